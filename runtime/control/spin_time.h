@@ -9,16 +9,16 @@
 
 namespace ronda {
 
-// Decides how long a thread spins for a message before it sleeps. Spinning for longer can replace a short sleep, but
-// not a long one. So after a short sleep the thread spins longer the next time. After a long sleep it spins for a
-// shorter time, or not at all.
+// Decides how long a thread spins for a message before it sleeps. A longer spin can replace a short sleep, but not a
+// long one. So after a short sleep the thread spins longer the next time. After a long sleep it spins for a shorter
+// time, or not at all.
 //
 // Thread-compatible.
 class SpinTime {
  public:
   absl::Duration length() const { return length_; }
 
-  // The caller must call Learn after the thread has spun for length() in vain, and has then slept for `slept`.
+  // Must be called after the thread has spun for length() in vain, and has then slept for `slept`.
   void Learn(absl::Duration slept) {
     if (slept < 2 * kMost) {
       length_ = std::min(kMost, std::max(kLeast, 2 * length_));

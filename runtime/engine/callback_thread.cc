@@ -16,8 +16,7 @@ absl::Status Thrown(const CallbackThread::Callback& callback, const char* what) 
   return absl::AbortedError(absl::StrCat("callback of tensor '", *callback.tensor, "' threw: ", what));
 }
 
-// Runs the callback, which is the trainer's code. Returns an exception of the callback as an error, and OK if there is
-// none.
+// Runs the callback, which is trainer code. If the callback throws, returns the exception as an error.
 absl::Status Invoke(const CallbackThread::Callback& callback) {
   try {
     callback.function(callback.status);
@@ -44,8 +43,8 @@ absl::Status CallbackThread::Start() {
   MutexLock lock(&mu_);
   if (state_ != State::kNew) return absl::OkStatus();
   try {
-    // The thread shares the ownership of this object. So the thread still has a queue if a callback releases the
-    // runtime and all handles.
+    // The thread shares the ownership of this object, so the queue still exists if a callback releases the runtime and
+    // all handles.
     thread_ = std::thread([self = shared_from_this()] { self->Run(); });
   } catch (const std::system_error& error) {
     return absl::ResourceExhaustedError(absl::StrCat("no thread to run callbacks on: ", error.what()));

@@ -15,12 +15,12 @@
 
 namespace ronda {
 
-// Runs the callbacks of completed handles on a separate thread, one after the other in the order of completion. So the
+// Runs the callbacks of completed handles on a separate thread, one at a time, in the order of completion. So the
 // background thread can continue while a callback runs, even if the callback takes long or waits for tensors that it
-// has submitted. The thread starts when the trainer requests a callback for the first time.
+// has submitted. The thread starts with the first request for a callback.
 //
-// Thread-safe. A runtime and its handles share this object. The runtime stops the callback thread, and the handles may
-// outlive the runtime.
+// Thread-safe. A runtime and its handles share this object: the runtime stops the thread, and the handles may outlive
+// the runtime.
 class CallbackThread : public std::enable_shared_from_this<CallbackThread> {
  public:
   struct Callback {
@@ -29,7 +29,7 @@ class CallbackThread : public std::enable_shared_from_this<CallbackThread> {
     std::shared_ptr<const std::string> tensor;  // its name, for messages
   };
 
-  // Functions that the callback thread calls while it holds no lock.
+  // Functions that the callback thread calls without holding a lock.
   struct Hooks {
     std::function<void(const absl::Status&)> thrown;  // a callback threw; the status names the tensor
     std::function<void()> idle;                       // no callback is left
@@ -40,21 +40,21 @@ class CallbackThread : public std::enable_shared_from_this<CallbackThread> {
   // REQUIRES: Stop() was called, or no callback was ever requested.
   ~CallbackThread();
 
-  // The caller must call Start before Post. Does nothing if the thread already runs.
+  // Must be called before Post. Does nothing if the thread is already running.
   // Errors: RESOURCE_EXHAUSTED if the system cannot create a thread.
   absl::Status Start();
 
-  // Lets the callback thread run `callbacks` soon. After Stop, the calling thread runs `callbacks` at once. Post
-  // allocates no memory. REQUIRES: Start() has returned OK, or `callbacks` is empty.
+  // Queues `callbacks` for the callback thread. After Stop, runs them at once on the calling thread. Allocates no
+  // memory. REQUIRES: Start() has returned OK, or `callbacks` is empty.
   void Post(std::list<Callback> callbacks);
 
-  // Returns true if no callback waits or runs.
+  // Returns whether no callback is waiting or running.
   bool idle() const;
 
   bool IsThisThread() const;
 
-  // Waits for the callbacks that have been posted, and ends the thread. If the callback thread itself calls Stop, Stop
-  // does not wait. After Stop has returned, no hook is called any more.
+  // Waits for the posted callbacks, and ends the thread. Does not wait if the callback thread itself calls Stop. No
+  // hook is called after Stop has returned.
   void Stop();
 
  private:

@@ -15,7 +15,7 @@
 namespace ronda {
 namespace {
 
-// If the program waits for a tensor, and for this time has neither submitted a tensor nor got a result, the rank
+// If the program waits for a tensor, and has neither submitted a tensor nor got a result for this long, the rank
 // reports to the coordinator that the program waits.
 constexpr absl::Duration kQuiet = absl::Seconds(1);
 
@@ -62,7 +62,7 @@ absl::StatusOr<CoordinationLoop::Progress> CoordinationLoop::Step() {
   if (HasRequest(parts_.meter->request())) {
     AnswerRequest(parts_.carry_out_request, &parts_.meter->request());
   }
-  // The coordinator sends a list only after it has unlocked the schedule. So this rank also unlocks the schedule before
+  // The coordinator sends a list only after it has unlocked the schedule, so this rank also unlocks the schedule before
   // it carries out the list.
   if (lists_.has_waiting()) schedule_.VetoNext();
   // Lists come before the schedule, because the coordinator must finish its lists before it receives reports again.
@@ -118,8 +118,8 @@ void CoordinationLoop::ApplySettings(const JobSettings& settings) {
 }
 
 absl::Status CoordinationLoop::ReportFresh(absl::Time now) {
-  // The flag is read before the queue, so that the loop finds every submission that was accepted before the shutdown
-  // was requested.
+  // The shutdown flag is read before the queue, so that the loop finds every submission that was accepted before the
+  // shutdown request.
   const bool shutting_down = parts_.shutdown_requested->load();
   if (shutting_down || schedule_.locked() || now - parts_.queue->OldestFresh() >= cycle_time_) {
     HandOverFresh(now);
@@ -136,8 +136,8 @@ absl::Time CoordinationLoop::NextLookAtProgram() const {
   return parts_.queue->empty() ? absl::InfiniteFuture() : look_at_program_;
 }
 
-// While a callback runs or a device has work, the program is not treated as waiting. The callback may submit a tensor,
-// and another thread may wait for the end of the device's work.
+// While a callback runs or a device has work, the program does not count as waiting: the callback may submit a tensor,
+// and another thread may wait for the device.
 void CoordinationLoop::LookAtProgram(absl::Time now) {
   const bool waits = parts_.progress->waiting() > 0 && parts_.callbacks->idle() && parts_.devices->idle();
   reporter_.RecordProgram(waits ? RankReport::Program::kWaits : RankReport::Program::kRuns);
@@ -151,19 +151,19 @@ size_t CoordinationLoop::HandOverFresh(absl::Time now) {
 }
 
 void CoordinationLoop::ShutDownIfDone(absl::Time now) {
-  // The schedule must be unlocked, because a tensor in flight may be in a bucket that will never be complete.
+  // Unlocks the schedule, because a tensor in flight may be in a bucket that will never be complete.
   schedule_.VetoNext();
   if (departure_ == Departure::kReported) return;
   if (!parts_.queue->has_only_removals()) return Drain();
-  // The devices are checked first, because operations that a device completes have callbacks.
+  // The devices are checked first, because the end of a device's work may start callbacks.
   if (!parts_.devices->idle() || !parts_.callbacks->idle()) return;
   reporter_.ShutDown();
   departure_ = Departure::kReported;
   answers_.ExpectEnd(now);
 }
 
-// Without Drain's report, other ranks may wait for tensors that this rank will never submit. This rank would then wait
-// in its own operations for the ranks that wait for it.
+// Without this report, other ranks may wait for tensors that this rank will never submit, while this rank waits for
+// those ranks in its own operations.
 void CoordinationLoop::Drain() {
   if (departure_ != Departure::kNotYet || parts_.queue->has_followers()) return;
   reporter_.Drain();
@@ -191,8 +191,8 @@ void CoordinationLoop::ReportAnew() {
   for (TensorEntry* entry : parts_.queue->HandedOver()) Report(*entry);
 }
 
-// Submissions that have come in the meantime are reported together with the earlier submissions. A report states one
-// age for all of its tensors, and deadlines are counted from the submission.
+// Submissions that have arrived meanwhile are reported together with the earlier ones. A report states one age for all
+// of its tensors, and deadlines count from the submission.
 void CoordinationLoop::ReportWhatWaited(absl::Time now) {
   static_cast<void>(parts_.queue->HandOverFresh(now));  // so that HandedOver() includes them
   absl::Time newest = absl::InfinitePast();
@@ -210,15 +210,15 @@ absl::StatusOr<CoordinationLoop::Progress> CoordinationLoop::Listen(absl::Time n
   if (schedule_.RecordUnlockRequest(inbox.unlock_requested)) return Progress::kSome;
   if (role_) RONDA_RETURN_IF_ERROR(Coordinate(now));
   if (!inbox.to_coordinator.empty() || lists_.has_waiting()) return Progress::kSome;
-  // The loop checks for answers after it has read the inbox. If a rank was stopped for long, its answers are in the
-  // inbox.
+  // The loop checks for answers only after it has read the inbox: if this rank was stopped for long, its answers are in
+  // the inbox.
   if (!role_ && !schedule_.locked()) RONDA_RETURN_IF_ERROR(answers_.Check(now));
   return Progress::kNone;
 }
 
 absl::Status CoordinationLoop::Coordinate(absl::Time now) {
-  // Another rank may leave the schedule and send a report while this rank still follows the schedule, or has not even
-  // begun it. The report can wait until this rank has left the schedule.
+  // Another rank may leave the schedule and report while this rank still follows the schedule, or has not even begun
+  // it. The report can wait until this rank has left the schedule.
   if (role_->locked()) return absl::OkStatus();
   RONDA_RETURN_IF_ERROR(role_->Receive(reports_, now));
   reports_.clear();

@@ -33,7 +33,7 @@ namespace ronda {
 
 // Runs the coordination loop of one rank, one step per call. A step passes submissions from the queue to the
 // negotiation, or carries out the next bucket of the coordinator's response list or of the locked schedule. On rank 0,
-// a step also makes the decisions of the coordinator. While a schedule is locked, the ranks send no control messages.
+// a step also makes the coordinator's decisions. While a schedule is locked, the ranks send no control messages.
 //
 // An error of a step ends the job. GuardedSteps reports the error to the other ranks.
 //
@@ -66,31 +66,31 @@ class CoordinationLoop {
   absl::StatusOr<Progress> Step();
 
   // Passes the submissions that are new at the time `now` to the locked schedule. Does nothing if the next Step has
-  // other work to do. Returns kSome if all new submissions are flags. The rank sends flags with its vote on the next
-  // bucket.
+  // other work to do. Returns kSome if there are new submissions and all are flags, which the rank sends with its vote
+  // on the next bucket.
   Progress OnSubmission(absl::Time now);
 
-  // The latest time for the next call of Step, even if the rank submits nothing and receives no message.
+  // When Step must be called next, at the latest, even if the rank submits nothing and receives no message.
   absl::Time NextDeadline() const;
 
  private:
   absl::Status ReportFresh(absl::Time now);
-  // NextLookAtProgram returns when to call LookAtProgram, which checks whether the program waits. The coordinator must
-  // know whether programs wait, so that it can find ranks that wait for each other.
+  // NextLookAtProgram returns when to call LookAtProgram, which checks whether the program waits. The coordinator needs
+  // this to find ranks that wait for each other.
   absl::Time NextLookAtProgram() const;
   void LookAtProgram(absl::Time now);
   // Passes the new submissions on, and returns their number.
   size_t HandOverFresh(absl::Time now);
   void ShutDownIfDone(absl::Time now);
-  // Reports that this rank will submit nothing more. Drain reports the end of submissions only once, and only after all
-  // submissions have been reported.
+  // Reports that this rank will submit nothing more. Does so only once, and only after all submissions have been
+  // reported.
   void Drain();
   void Report(TensorEntry& entry);
-  // Calls Report again for the tensors in flight, because a schedule has begun or has been unlocked.
+  // Reports the tensors in flight again, because a schedule has begun or has been unlocked.
   void ReportAnew();
   void ReportWhatWaited(absl::Time now);
 
-  // FollowSchedule returns kNone if no bucket of the locked schedule is ready.
+  // Returns kNone if no bucket of the locked schedule is ready.
   absl::StatusOr<Progress> FollowSchedule(absl::Time now);
   absl::StatusOr<Progress> FollowList();
   void ApplySettings(const JobSettings& settings);

@@ -115,7 +115,7 @@ void CoordinatorRole::EndRound(absl::Time now) {
   if (tuning_ != nullptr) tuning_->RoundEnds(now);
 }
 
-// Rank 0 sends autotune's settings with the next list, and their sizes already apply to the buckets of this list.
+// The next list carries autotune's settings, and its buckets already have the new sizes.
 void CoordinatorRole::Tune(absl::Time now) {
   const std::optional<TunedSettings> tuned = tuning_->TakeSettings();
   if (!tuned) return;
@@ -129,8 +129,8 @@ void CoordinatorRole::Tune(absl::Time now) {
 }
 
 void CoordinatorRole::Unlock(ScheduleProgress progress, absl::Time now) {
-  // If autotune ends a schedule, the schedule is treated as one that has lasted long. The training steps have not
-  // changed, so the next schedule must not be delayed.
+  // A schedule that autotune ends counts as one that has lasted long: the training steps have not changed, so the next
+  // schedule must not be delayed.
   if (wants_to_unlock()) progress.rounds = std::numeric_limits<uint64_t>::max();
   if (recording_ != nullptr) Record(NegotiationEvent::Unlock(progress, now));
   negotiator_.Unlock(progress);
@@ -181,7 +181,7 @@ absl::Status AnswerWatch::Check(absl::Time now) {
   next_check_ = std::min(tensor_due, shut_down_since_ + AnswerDeadline(limits_));
   if (now < next_check_) return absl::OkStatus();
   const absl::Time since = tensor_due <= now ? UnansweredSince(*first) : shut_down_since_;
-  // The coordinator itself decides about deadlines, so this rank gives it some more time.
+  // The coordinator itself enforces deadlines, so this rank gives it some more time.
   const WaitLimits limits = tensor_due <= now ? first->submission.request.limits.value_or(limits_) : limits_;
   return absl::DeadlineExceededError(absl::StrCat(
       "rank 0, which coordinates the job, has not answered for ", absl::FormatDuration(now - since),

@@ -22,58 +22,54 @@
 
 namespace ronda {
 
-// The work that rank 0 does as the coordinator, besides its work as a rank. The coordinator turns the ranks' reports
-// into response lists. The coordinator also detects tensors that a rank does not submit, and ranks that wait for each
-// other. CoordinatorRole connects the negotiator, the stall inspector, the deadlock detector, autotune and the codec.
-// CoordinatorRole does no I/O, with two exceptions: it writes to the log and, if the user asks for them, a recording of
-// the negotiation and a log of autotune.
+// The work of rank 0 as the coordinator. Turns the ranks' reports into response lists, and detects tensors that a rank
+// does not submit, and ranks that wait for each other. Connects the negotiator, the stall inspector, the deadlock
+// detector, autotune and the codec. Does no I/O, except that it writes to the log and, if the user asks for them, a
+// recording of the negotiation and a log of autotune.
 //
 // Thread-compatible: used by the progress thread (progress_engine.h).
 class CoordinatorRole {
  public:
-  // `flights` has the flight recorders of all ranks. The last events of the recorders go into reports about late ranks.
-  // `log` records which rank is ready for which tensor. The caller keeps the ownership of `log`, which may be nullptr.
+  // `flights` has the flight recorders of all ranks, whose last events go into reports about late ranks. `log` records
+  // which rank is ready for which tensor; it is not owned, and may be nullptr.
   CoordinatorRole(const Tunables& tunables, int world_size, std::shared_ptr<FlightBoard> flights, TensorLog* log);
 
-  // The caller must call Start before all other functions. Opens the files that the tunables request.
+  // Opens the files that the tunables request. Must be called before all other functions.
   // Errors: the operating system's error, with the path.
   absl::Status Start();
 
   // Processes the reports that have arrived.
-  // Errors: INVALID_ARGUMENT that names the rank, if a report is damaged.
+  // Errors: INVALID_ARGUMENT, naming the rank, if a report is damaged.
   absl::Status Receive(const std::vector<ControlMessage>& reports, absl::Time now);
 
-  // Reports stalls that have lasted long enough. The function writes warnings about stalls to the log, and fails
-  // tensors that have reached their deadline.
+  // Logs warnings about stalls that have lasted long enough, and fails tensors that have reached their deadline.
   // Errors: DEADLINE_EXCEEDED if ranks wait in shutdown for ranks that do not shut down.
   absl::Status Inspect(absl::Time now);
 
-  // Returns whether a schedule that the coordinator has sent is still locked. The schedule stays locked until all ranks
-  // have unlocked it. Until all ranks have unlocked the schedule, the coordinator need not process reports.
+  // Returns whether the schedule that the coordinator sent last is still locked. Until Unlock is called, the
+  // coordinator need not process reports.
   bool locked() const { return negotiator_.locked(); }
 
-  // Returns the encoded list of all decisions since the last call. Returns an empty text if nothing was decided. The
-  // first list is never empty, because it carries the job's settings.
+  // Returns an encoded list of all decisions since the last call, or an empty string if nothing was decided. The first
+  // list is never empty, because it carries the job's settings.
   std::string TakeBroadcast(absl::Time now);
 
-  // The caller must call EndRound when the ranks have carried out another round of the locked schedule.
+  // Must be called when the ranks have carried out another round of the locked schedule.
   void EndRound(absl::Time now);
 
   // Returns whether the caller must unlock the schedule, because autotune wants to try other settings.
   bool wants_to_unlock() const { return tuning_ != nullptr && tuning_->wants_change(); }
 
-  // The caller must call Unlock when the ranks have unlocked the schedule. `progress.rounds` is how often the ranks
-  // carried out the schedule.
+  // Must be called when the ranks have unlocked the schedule, which they have carried out `progress.rounds` times.
   void Unlock(ScheduleProgress progress, absl::Time now);
 
-  // The latest time for the next call of Inspect.
+  // When Inspect must be called next, at the latest.
   absl::Time next_inspection() const { return next_inspection_; }
 
  private:
-  // If the job writes a recording of the negotiation, adds `event` to it. After an error the recording ends, but the
-  // job goes on.
+  // Adds `event` to the recording of the negotiation, if there is one. An error ends the recording, but not the job.
   void Record(const NegotiationEvent& event);
-  // Logs a warning if ranks wait for each other. Does nothing if the job wants no warnings.
+  // Logs a warning if ranks wait for each other, unless the job wants no warnings.
   void WarnOfDeadlock();
   absl::Status ReceiveOne(const ControlMessage& message, absl::Time now);
   void Tune(absl::Time now);
@@ -92,16 +88,16 @@ class CoordinatorRole {
   absl::Time next_inspection_ = absl::InfiniteFuture();
 };
 
-// Returns the time limits that the job's tunables contain.
+// Returns the time limits in the job's tunables.
 WaitLimits LimitsOf(const Tunables& tunables);
 
-// Watches whether the coordinator answers this rank's reports. As long as the coordinator answers at least some
-// reports, it is alive. A living coordinator itself fails the tensors that wait too long.
+// Watches whether the coordinator answers this rank's reports. A coordinator that answers any reports is alive, and
+// itself fails the tensors that wait too long.
 //
 // Thread-compatible: used by the progress thread (progress_engine.h).
 class AnswerWatch {
  public:
-  // The caller keeps the ownership of `queue` and `flights`.
+  // `queue` and `flights` are not owned.
   AnswerWatch(const TensorQueue* queue, const FlightBoard* flights, WaitLimits limits);
 
   // Must be called as soon as the job's limits are known.
@@ -113,14 +109,14 @@ class AnswerWatch {
   // Must be called when this rank has reported its shutdown to the coordinator.
   void ExpectEnd(absl::Time now);
 
-  // Must be called when this rank has carried out the coordinator's latest list. The time before this call is not
-  // counted as silence: during the collectives of the list, the coordinator could send nothing.
+  // Must be called when this rank has carried out the coordinator's latest list. The time before this call does not
+  // count as silence, because the coordinator could send nothing during the collectives of the list.
   void Heard(absl::Time now);
 
   // Errors: DEADLINE_EXCEEDED, with the coordinator's last activity, if the coordinator has not answered for too long.
   absl::Status Check(absl::Time now);
 
-  // The latest time for the next call of Check.
+  // When Check must be called next, at the latest.
   absl::Time next_check() const { return next_check_; }
 
  private:

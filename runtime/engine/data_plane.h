@@ -17,7 +17,7 @@
 
 namespace ronda {
 
-// A tensor in which FindNonFinite searches for elements that are infinite or NaN.
+// A tensor that FindNonFinite searches for infinite and NaN elements.
 struct TensorView {
   const void* data = nullptr;
   size_t count = 0;  // elements
@@ -36,8 +36,8 @@ class DataPlane {
   virtual AdasumOps& adasum_ops() = 0;
 
   // Returns uninitialised memory for a result.
-  // Errors: RESOURCE_EXHAUSTED that names the tensor. After RESOURCE_EXHAUSTED the job must end, because the other
-  // ranks go on with the operation.
+  // Errors: RESOURCE_EXHAUSTED, naming the tensor. The job must then end, because the other ranks go on with the
+  // operation.
   virtual absl::StatusOr<ResultData> Allocate(const TensorRequest& request, size_t bytes) = 0;
 
   // Returns zeroed memory for the residual of the tensor.

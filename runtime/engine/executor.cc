@@ -23,7 +23,7 @@ bool VotesWithData(const TensorRequest& request) {
                            .wire = request.wire});
 }
 
-// Returns a copy of `run` for the time after the vote, in which all ranks have approved the bucket.
+// Returns a copy of `run` for use after a vote in which all ranks have approved the bucket.
 BucketRun Decided(const BucketRun& run) {
   BucketRun decided = run;
   decided.layout = run.info.ballot->layout;
@@ -31,7 +31,7 @@ BucketRun Decided(const BucketRun& run) {
   return decided;
 }
 
-// Returns the layout of this rank's tensors in the bucket. Empty tensors lie anywhere. NCCL needs aligned elements.
+// Returns the layout of this rank's tensors in the bucket. Empty tensors may lie anywhere. NCCL needs aligned elements.
 BucketLayout MemoryLayoutOf(const BucketRun& run) {
   const std::byte* end = nullptr;  // of the tensors so far
   for (size_t i = 0; i < run.size(); ++i) {
@@ -47,16 +47,14 @@ BucketLayout MemoryLayoutOf(const BucketRun& run) {
   return BucketLayout::kAdjacent;
 }
 
-// If a rank does not take part in the vote, the other ranks start a negotiation after the warning time, and the
-// negotiation finds the missing rank. The communicator gives up only after the time at which rank 0 would have given
-// up.
+// If a rank does not vote, the other ranks start to negotiate after the warning time, and the negotiation finds the
+// missing rank. The communicator gives up only after rank 0 would have given up.
 WaitLimits LimitsOfVote(const WaitLimits& limits) {
   return {.warning = std::min(limits.warning, limits.deadline), .deadline = AnswerDeadline(limits)};
 }
 
 // Ranks that have agreed on an operation start it immediately, unless their machine is overloaded. A rank that does not
-// start the operation fails the job. So a short deadline of the operation itself applies only until the ranks have
-// agreed.
+// start it fails the job. So a short deadline of an operation applies only until the ranks have agreed.
 WaitLimits LimitsOf(const TensorRequest& request, const WaitLimits& jobs) {
   constexpr absl::Duration kLeast = absl::Seconds(10);
   if (!request.limits) return jobs;
@@ -71,8 +69,8 @@ absl::Status WhileGiving(const CallInfo& info, const absl::Status& status) {
   return absl::InternalError(absl::StrCat(Name(info.op), " '", info.label, "': ", status.message()));
 }
 
-// Returns the bytes of this rank's tensors in the bucket. In some operations each rank has its own first dimension, so
-// the agreed request has no first dimension.
+// Returns the bytes of this rank's tensors in the bucket. In some operations each rank has its own first dimension,
+// which the agreed request leaves out.
 uint64_t BytesOf(const BucketRun& run) {
   const FirstDimension first = TraitsOf(run.info.op).first_dimension;
   const bool is_own = first == FirstDimension::kGathered || first == FirstDimension::kLocal;

@@ -29,7 +29,7 @@
 
 namespace ronda {
 
-// The DataPlane for tensors in the host's memory. Each call has done its work when it returns.
+// The DataPlane for tensors in host memory. Each call returns when its work is done.
 //
 // Thread-compatible. HostPlane does not own the communicator.
 class HostPlane : public DataPlane {
@@ -55,11 +55,11 @@ class HostPlane : public DataPlane {
 // collective, and completes the handles. Reductions and Exchanges call the communicator for each operation. Joins and
 // changes of process sets move no data, so the executor handles them itself.
 //
-// Tensors in the memory of a device have a separate lane (device/device_lane.h). All ranks create the lane for devices
-// when they reach the first bucket with tensors on devices. Every rank executes every bucket, so all ranks create the
-// lane at the same point. The handles complete when the bucket has been given to the device. The DeviceCompletion of a
-// handle later reports that the device has done the work. Work that has been given to a device cannot be cancelled. So
-// if a bucket has a vote, the ranks vote over the host's communicator before they give the bucket to their devices.
+// Tensors in device memory have a separate lane (device/device_lane.h). All ranks create it when they reach the first
+// bucket with such tensors. Every rank executes every bucket, so all ranks create the lane at the same point. The
+// handles complete when the bucket has been enqueued on the device. Later, the DeviceCompletion of a handle reports
+// that the device has done the work. Enqueued work cannot be cancelled. So if a bucket has a vote, the ranks vote over
+// the host communicator before they enqueue the bucket.
 //
 // Thread-compatible: used by the progress thread (progress_engine.h).
 class Executor {
@@ -73,7 +73,7 @@ class Executor {
     DeviceLanes* devices;
   };
 
-  // `limits` apply to operations that have no limits themselves.
+  // `limits` apply to operations without limits of their own.
   Executor(const Parts& parts, WaitLimits limits);
 
   // Must be called as soon as the job's limits are known.
@@ -88,9 +88,9 @@ class Executor {
   // queue, and the job cannot continue.
   absl::Status Execute(const AgreedBucket& bucket);
 
-  // Lets the ranks vote on a bucket of all ranks, and executes the bucket if all of them approve. Returns the flags
-  // that the ranks have sent with their votes. If a rank vetoes, nothing is executed, and the handles stay in the
-  // queue.
+  // Lets the ranks vote on a bucket in which all ranks take part, and executes the bucket if all of them approve.
+  // Returns the flags that the ranks sent with their votes. If a rank vetoes, nothing is executed, and the handles stay
+  // in the queue.
   // Errors: the communicator's errors; RESOURCE_EXHAUSTED as for Execute.
   struct Vote {
     Ballot::Vote own = Ballot::Vote::kApprove;
@@ -106,7 +106,7 @@ class Executor {
   absl::StatusOr<Decision> ExecuteIfAllApprove(const AgreedBucket& bucket, const Vote& vote);
 
  private:
-  // The operations on tensors in one kind of memory, which is the host's or the device's.
+  // The operations on tensors in one kind of memory, host or device.
   struct Lane {
     Lane(DataPlane* plane, Communicator* host) : reductions(plane), exchanges(plane, host) {}
 
@@ -121,8 +121,7 @@ class Executor {
   // Returns kAdjacent if the device's lane can reduce the bucket in place, and this rank's tensors are adjacent.
   BucketLayout OwnLayout(const BucketRun& run) const;
   absl::Status CarryAndComplete(const BucketRun& run);
-  // Returns kFailed if some rank has no device for the bucket's tensors. If the result is kFailed, the handles contain
-  // the reason.
+  // Returns kFailed if a rank has no device for the bucket's tensors; the handles then contain the reason.
   absl::StatusOr<BucketOutcome> Carry(const BucketRun& run);
   // Creates the device's lane if the rank has no lane.
   absl::StatusOr<BucketOutcome> CarryOnDevice(const BucketRun& run);

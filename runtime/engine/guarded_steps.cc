@@ -19,12 +19,12 @@
 namespace ronda {
 namespace {
 
-// This much memory is enough to record a failure and to complete the handles with it.
+// This much memory suffices to record a failure and to complete the handles with it.
 constexpr size_t kEmergencyBytes = size_t{256} << 10;
 
-// Until this object is destroyed, the calling thread has the default floating-point environment: rounding to nearest,
-// denormals unchanged, no traps. Trainers change the environment of their threads (flush to zero, traps). But if a
-// trainer's thread does a reduction, its result must have the same bits as on all other ranks.
+// While this object exists, the calling thread has the default floating-point environment: rounding to nearest,
+// denormals unchanged, no traps. Trainers change the environment of their threads (flush to zero, traps). But a
+// reduction on a trainer's thread must give the same bits as on all other ranks.
 class ScopedFloatEnvironment {
  public:
   ScopedFloatEnvironment(const ScopedFloatEnvironment&) = delete;
@@ -81,8 +81,8 @@ ProgressEngine::Steps::Progress GuardedSteps::Guard(Step step) {
   return Progress::kOver;
 }
 
-// Runs `step`. Returns an exception as an error. Only the standard library throws exceptions, mostly when memory runs
-// out. The step may stay half done, because the job is over after an exception.
+// Runs `step`. Returns an exception as an error. Only the standard library throws, mostly when memory runs out. The
+// step may be left half done, because the job is then over.
 absl::StatusOr<ProgressEngine::Steps::Progress> GuardedSteps::StepOrCatch(Step step) {
   try {
     // Every thread sets this floating-point environment before it makes a step, because all ranks must compute the same
@@ -90,8 +90,8 @@ absl::StatusOr<ProgressEngine::Steps::Progress> GuardedSteps::StepOrCatch(Step s
     const ScopedFloatEnvironment default_environment;
     return step();
   } catch (const std::bad_alloc&) {
-    // The queue refuses submissions before the emergency memory is freed, because new submissions of trainer threads
-    // could use this memory.
+    // The queue refuses submissions before the emergency memory is freed, so that new submissions cannot use up this
+    // memory.
     parts_.queue->Refuse(out_of_memory_);
     emergency_memory_.reset();
     static_cast<void>(loop_.release());
@@ -112,8 +112,8 @@ void GuardedSteps::End() {
   });
 }
 
-// Repeats Fail until it gets the little memory that it needs. Other threads may take the emergency memory first. The
-// queue already refuses their submissions, so the memory becomes free again.
+// Repeats Fail until it gets the little memory that it needs. Other threads may take the emergency memory first, but
+// the queue already refuses their submissions, so the memory becomes free again.
 absl::Status GuardedSteps::FailOrRetry(const absl::Status& cause) {
   return UntilMemoryIsFound([&] { return Fail(cause); });
 }
@@ -122,7 +122,7 @@ absl::Status GuardedSteps::Fail(const absl::Status& cause) {
   parts_.control->Fail(cause);
   absl::Status failure = parts_.control->failure();
   Log(LogLevel::kError, parts_.rank, failure.message());
-  // The queue is closed first. To end the work on a device may take long, and no thread must wait for this.
+  // The queue is closed first, because ending the work on a device may take long, and no thread must wait for that.
   parts_.queue->Close(failure);
   parts_.devices->Close(failure);
   return failure;

@@ -21,13 +21,13 @@
 namespace ronda {
 
 // Runs the steps of a CoordinationLoop, and ends the job on this rank if a step fails. Every error and every exception
-// of a step fails the job. The failure is recorded for all ranks, every handle in flight completes with the failure,
-// and no further step is made.
+// of a step fails the job: the failure is recorded for all ranks, every handle in flight completes with it, and no
+// further step is made.
 //
 // Thread-safe as ProgressEngine::Steps requires: the progress thread makes the steps, and any thread may call Wake.
 class GuardedSteps : public ProgressEngine::Steps {
  public:
-  // GuardedSteps does not own these objects, which must all outlive GuardedSteps.
+  // GuardedSteps owns none of these objects; all must outlive it.
   struct Parts {
     RankId rank;
     ControlPlane* control;
@@ -42,14 +42,13 @@ class GuardedSteps : public ProgressEngine::Steps {
   absl::Time NextDeadline() override { return loop_->NextDeadline(); }
   // Wakes up the background thread, which then looks for work.
   void Wake() override { parts_.control->Wake(); }
-  // While a schedule is locked, threads still poll the control plane, because another rank may request to unlock the
-  // schedule.
+  // While a schedule is locked, threads still poll the control plane, because another rank may request an unlock.
   bool StartPolling() override { return parts_.control->StartPolling(); }
   bool KeepPolling() override { return parts_.control->KeepPolling(); }
   void StopPolling() override { parts_.control->StopPolling(); }
 
-  // Returns whether all ranks have shut down. After the shutdown no failure may be recorded, because other ranks may
-  // not have read yet that the job has ended. Any thread may call has_ended.
+  // Returns whether all ranks have shut down. After that, no failure may be recorded, because other ranks may not have
+  // learned yet that the job has ended. Any thread may call has_ended.
   bool has_ended() const { return has_ended_.load(); }
 
   // Returns OK if all ranks have shut down, or else the job's failure.
@@ -67,8 +66,8 @@ class GuardedSteps : public ProgressEngine::Steps {
   absl::Status FailOrRetry(const absl::Status& cause);
 
   const Parts parts_;
-  // If memory has run out, the loop is never destroyed: an Abseil hash table cannot be destroyed after it has found no
-  // memory to grow.
+  // If memory has run out, the loop is never destroyed, because an Abseil hash table cannot be destroyed after an
+  // allocation has failed in it.
   std::unique_ptr<CoordinationLoop> loop_;
   std::atomic<bool> has_ended_{false};
   absl::Status outcome_;

@@ -42,8 +42,8 @@ absl::Status Handle::OrderBefore(void* stream) const {
 
 absl::Status Handle::OrderBefore(WaitingStream& stream) const {
   AwaitLaunch();
-  // This call is treated as the operation's completion: the program may need the result for the next tensor that it
-  // submits.
+  // This call counts as learning that the operation is complete, because the program may need the result for the next
+  // tensor that it submits.
   RecordLearned();
   if (result_.captured != nullptr) return AboutTensor(*tensor_, result_.captured->OrderBefore(stream.handle()));
   if (result_.completion == nullptr || !status_.ok()) return status_;
@@ -155,7 +155,7 @@ void Handle::TellWaiters() {
     callbacks.swap(callbacks_);
     launch_callbacks.swap(launch_callbacks_);
   }
-  // The lock is not held during the notification, because the threads take the lock when they wake up.
+  // Notifies without holding the lock, because the threads take the lock when they wake up.
   completed_.NotifyAll();
   Post(std::move(launch_callbacks), status_);
   if (callbacks.empty() || (result_.completion != nullptr && result_.completion->Then(&callbacks))) return;

@@ -26,7 +26,7 @@ namespace ronda {
 
 class DeviceBlocks;
 
-// Frees the memory of a result. Returns the memory to `blocks`, or to the heap if `blocks` is nullptr.
+// Returns the memory of a result to `blocks`, or to the heap if `blocks` is nullptr.
 struct ResultDeleter {
   std::shared_ptr<DeviceBlocks> blocks;
   size_t bytes = 0;
@@ -34,45 +34,45 @@ struct ResultDeleter {
   void operator()(std::byte* data) const;
 };
 
-// The memory of a result, if Ronda owns this memory. A result's memory is of the same kind as the tensor's memory: host
-// memory, or the memory of a device.
+// The memory of a result, if Ronda owns it. It is of the same kind as the tensor's memory: host memory, or the memory
+// of a device.
 using ResultData = std::unique_ptr<std::byte[], ResultDeleter>;
 
 class CapturedCall;
 class DeviceCompletion;
 class WaitingStream;
 
-// Numbers of rows, one per rank. For up to 8 ranks RowCounts needs no allocation.
+// The numbers of rows, one per rank. Up to 8 ranks need no allocation.
 using RowCounts = absl::InlinedVector<int64_t, 8>;
 
 // The results of an operation, which its handle keeps.
 struct OperationResult {
   // For allgather, gather (on the root), scatter, reducescatter and alltoall: the rows that this rank receives, in
-  // memory of Ronda or of the caller. If the tensor is in the memory of a GPU, the rows are also in the memory of this
-  // GPU. Ronda reuses its own memory only after two things: the memory was freed, and each stream that waits for the
-  // operation (Handle::OrderBefore) has done all work that it had when the memory was freed. If other work on the
-  // device may still use the memory, the caller must call Handle::FreeAfter.
+  // memory of Ronda or of the caller. If the tensor is in GPU memory, the rows are in the memory of the same GPU. Ronda
+  // reuses its own memory only after the memory has been freed, and each stream that waits for the operation
+  // (Handle::OrderBefore) has done all work that it had at that time. If other work on the device may still use the
+  // memory, the caller must call Handle::FreeAfter.
   ResultData data;
   const void* callers = nullptr;  // not nullptr: the rows are here
   const void* rows() const { return callers != nullptr ? callers : data.get(); }
-  // If this status is an error, the operation was carried out, but this rank does not get its result.
+  // An error means that the operation was carried out, but this rank does not get its result.
   absl::Status status = absl::OkStatus();
-  // For allgather, gather (on the root) and alltoall: how many rows each member of the process set has sent. In scatter
-  // and reducescatter: a single entry, the number of rows that this rank has received.
+  // For allgather, gather (on the root) and alltoall: how many rows each member of the process set sent. For scatter
+  // and reducescatter: a single entry, the number of rows that this rank received.
   RowCounts first_dims;
   // For send/recv: the sender. For join: the last rank that has joined. For add_process_set: the id of the set. For
   // allgather and gather: the number of ranks over which an average is taken.
   int64_t number = 0;
-  // Whether the result has an element that is infinite or NaN, on any rank. The flag is only set if the request asks
-  // for overflow detection.
+  // Whether the result has an element that is infinite or NaN, on any rank. Only set if the request asks for overflow
+  // detection.
   enum class Overflow : uint8_t { kNone, kFound } overflow = Overflow::kNone;
-  // The overflow flag that a device writes before the operation is complete; not 0 if an overflow was found. If
-  // device_overflow is nullptr, `overflow` is valid instead.
+  // The overflow flag that a device writes before the operation is complete; not 0 if an overflow was found. If it is
+  // nullptr, `overflow` is valid instead.
   std::shared_ptr<const uint8_t> device_overflow = nullptr;
-  // Not nullptr if the operation has been given to a device. The device may not have carried out the operation yet.
+  // Not nullptr if the operation has been enqueued on a device, which may not have carried it out yet.
   std::shared_ptr<DeviceCompletion> completion = nullptr;
-  // If this pointer is not nullptr, the operation is part of a CUDA graph. The operation counts as complete, because
-  // each launch of the graph carries it out. Streams wait for it in the graph.
+  // If not nullptr, the operation is part of a CUDA graph. It counts as complete, because each launch of the graph
+  // carries it out. Streams wait for it in the graph.
   std::shared_ptr<const CapturedCall> captured = nullptr;
 
   // REQUIRES: the operation is complete.
@@ -83,38 +83,36 @@ struct OperationResult {
 };
 
 // The future of one submission. The progress thread completes the handle exactly once. Any number of threads may wait
-// for the handle. If the tensor is in the memory of a device, "complete" only means that the operation has been given
-// to the device. For a tensor in the memory of a device, OperationResult::completion reports when the device has done
-// the work.
+// for the handle. If the tensor is in device memory, "complete" only means that the operation has been enqueued on the
+// device. OperationResult::completion then reports when the device has done the work.
 //
 // Thread-safe. Memory ordering: status_, result_ and sender_ are written before state_ is set to kDone by a release
 // store, and never after this store. So a thread whose acquire load of state_ returns kDone may read status_, result_
 // and sender_ without the lock.
 //
-// No wake-up is lost, and a completion costs no wake-up if no thread waits. A thread that is about to sleep, or that
-// adds a callback, changes kPending to kAwaited under the lock. The change to kAwaited fails if the operation has
-// already completed. If the change succeeds, the completing thread finds kAwaited, and takes the lock before it
-// notifies the waiting threads. When the completing thread gets the lock, the waiting thread is already asleep, or its
-// callback is already in the list.
+// No wake-up is lost, and completing an operation costs no wake-up if no thread waits. A thread that is about to sleep,
+// or that adds a callback, changes kPending to kAwaited under the lock. This change fails if the operation has already
+// completed. If it succeeds, the completing thread finds kAwaited, and takes the lock before it notifies the waiting
+// threads. By then, the waiting thread is asleep, or its callback is in the list.
 class Handle {
  public:
-  // `callbacks` runs the functions given to OnCompletion. `progress`, which may be null, belongs to the engine that
-  // carries out the operation. `tensor` is the tensor's name, for messages.
+  // `callbacks` runs the functions given to OnCompletion. `progress`, which may be null, is the engine that carries out
+  // the operation. `tensor` is the tensor's name, for messages.
   Handle(std::shared_ptr<CallbackThread> callbacks, std::shared_ptr<ProgressEngine> progress,
          std::shared_ptr<const std::string> tensor)
       : callback_thread_(std::move(callbacks)), progress_(std::move(progress)), tensor_(std::move(tensor)) {}
 
-  // Returns whether the operation is complete, or has been given to a device.
+  // Returns whether the operation is complete, or has been enqueued on a device.
   bool launched() const { return state_.load(std::memory_order_acquire) == State::kDone; }
 
-  // Returns whether launched() is true, or MonotonicTime() has reached `deadline`. A loop that polls for messages calls
-  // this function. `*looks` counts the calls of the loop. Reading the clock takes as long as a look for messages. So
-  // only one call in 64 reads the clock.
+  // Returns whether launched() is true, or MonotonicTime() has reached `deadline`. For loops that poll for messages:
+  // `*looks` counts the calls, and only one call in 64 reads the clock, because reading the clock takes as long as a
+  // look for messages.
   bool IsLaunchedOrPast(absl::Duration deadline, int* looks) const {
     return launched() || (++*looks % 64 == 0 && MonotonicTime() >= deadline);
   }
 
-  // Returns whether the operation is complete, also on the device.
+  // Returns whether the operation is complete, including its work on a device.
   bool done() const {
     const bool done = launched() && (result_.completion == nullptr || IsPastDevice());
     if (done) RecordLearned();
@@ -126,30 +124,32 @@ class Handle {
   // itself.
   absl::Status Wait() const;
 
-  // Waits like Wait, but only until MonotonicTime() reaches `deadline`. Returns whether the operation has completed.
+  // Like Wait, but returns at the latest when MonotonicTime() reaches `deadline`. Returns whether the operation has
+  // completed.
   bool WaitUntil(absl::Duration deadline) const;
 
-  // Blocks until launched() is true, or until MonotonicTime() reaches `deadline`. Returns launched().
+  // Blocks until launched() is true, or MonotonicTime() reaches `deadline`. Returns launched().
   bool LaunchesBy(absl::Duration deadline) const {
     AwaitLaunch(deadline);
     return launched();
   }
 
-  // Makes all later work on `stream` (a cudaStream_t) wait for the operation. Like Wait, OrderBefore blocks until the
-  // operation has been given to the device, but not until the device has done the operation. For a tensor in host
-  // memory, OrderBefore does the same as Wait. The stream must exist as long as the handle, because Ronda reuses the
-  // memory of the result only after the stream's work.
+  // Makes all later work on `stream` (a cudaStream_t) wait for the operation. Blocks until the operation has been
+  // enqueued on the device, but does not wait for the device. For a tensor in host memory, OrderBefore does the same as
+  // Wait. The stream must exist as long as the handle, because Ronda reuses the result's memory only after the stream's
+  // work.
   // Errors: the operation's error, if the error is known when OrderBefore returns; INVALID_ARGUMENT if the operation is
   // part of a CUDA graph, and `stream` is not being captured.
   absl::Status OrderBefore(WaitingStream& stream) const;
   absl::Status OrderBefore(void* stream) const;
 
-  // REQUIRES: Wait() or OrderBefore() has returned OK. After OrderBefore(), FindOverflow() may not be called yet.
+  // REQUIRES: Wait() or OrderBefore() has returned OK. If only OrderBefore() has been called, FindOverflow() may not be
+  // called yet.
   const OperationResult& result() const;
 
-  // Makes sure that the memory of the result is not reused before the device has done all work that is now on `stream`
-  // (a cudaStream_t). This holds even if the last reference to this handle is gone. Does nothing if the result is not
-  // in device memory of Ronda.
+  // Makes sure that the result's memory is not reused before the device has done all work that is now on `stream` (a
+  // cudaStream_t), even if the last reference to this handle is gone. Does nothing if the result is not in device
+  // memory that Ronda owns.
   // REQUIRES: launched() is true, and FreeAfter has not been called before.
   // Errors: INVALID_ARGUMENT if the stream is being captured; the device's errors. After an error nothing has changed.
   absl::Status FreeAfter(void* stream);
@@ -158,45 +158,44 @@ class Handle {
   // operation at that time, the callback gets the status OK.
   absl::Status OnLaunch(std::function<void(const absl::Status&)> callback);
 
-  // Calls `callback` once with the status of the operation: after the operation is complete, or soon if it is complete
-  // already. The callback runs on the runtime's callback thread, after the callbacks of operations that completed
-  // earlier. The callback may submit tensors and wait for other handles. If the callback throws an exception, the job
-  // fails: "callback of tensor 'x' threw: ...". After the runtime is gone, the callback is called in the calling
-  // thread.
+  // Calls `callback` once with the status of the operation: when the operation is complete, or soon if it already is.
+  // The callback runs on the runtime's callback thread, after the callbacks of operations that completed earlier. The
+  // callback may submit tensors and wait for other handles. If the callback throws an exception, the job fails:
+  // "callback of tensor 'x' threw: ...". When the runtime is gone, the calling thread calls `callback`.
   // Errors: RESOURCE_EXHAUSTED if the system cannot create a thread. After an error, `callback` is not called.
   absl::Status OnCompletion(std::function<void(const absl::Status&)> callback);
 
-  // For a receive in the order of arrival (IsOrderedReceive), returns the rank whose message the receive has got, even
-  // if the receive has failed later. Returns nullopt if the receive has got no message. REQUIRES: launched() is true.
+  // For a receive in the order of arrival (IsOrderedReceive), returns the rank whose message it got, even if the
+  // receive failed later. Returns nullopt if it got no message. REQUIRES: launched() is true.
   std::optional<int> sender() const { return sender_; }
 
-  // Records that the received message comes from `rank`. Only the progress thread may call RecordSender, and only
+  // Records that the received message comes from `rank`. Only the progress thread may call this function, and only
   // before Complete.
   void RecordSender(int rank) { sender_ = rank; }
 
   // Completes the handle, because the operation has ended. Only the progress thread (progress_engine.h) may call
-  // Complete, and only once. Complete allocates no memory.
+  // Complete, and only once. Allocates no memory.
   void Complete(absl::Status status);
   void Complete(OperationResult result);
 
  private:
   enum class State : uint8_t { kPending, kAwaited, kDone };
 
-  // Records that the program has learned that this operation is complete. The operation is usually counted once, and a
+  // Records that the program has learned that this operation is complete. An operation is usually counted once, and a
   // few times if several threads learn of its completion at the same time.
   void RecordLearned() const {
     if (progress_ == nullptr || learned_.load(std::memory_order_acquire)) return;
     progress_->RecordLearned();
-    // Because of the release store, a thread that sees this value also sees the count.
+    // With the release store, a thread that sees this value also sees the count.
     learned_.store(true, std::memory_order_release);
   }
 
   bool IsPastDevice() const;
-  // Returns the DeviceBlocks that have allocated the memory of the result; nullptr if the memory comes from elsewhere.
+  // Returns the DeviceBlocks that allocated the memory of the result; nullptr if the memory comes from elsewhere.
   DeviceBlocks* BlocksOfResult() const;
   // Returns the status of the operation. REQUIRES: done() is true.
   absl::Status KnownStatus() const;
-  // Waits until the operation is launched, but at most until `deadline`.
+  // Waits until the operation is launched, or until `deadline`.
   void AwaitLaunch(absl::Duration deadline = absl::InfiniteDuration()) const;
   void SleepUntilLaunched(absl::Duration deadline) const;
   // Records that a thread or a callback waits for the completion. Returns false if the operation has already completed.
@@ -220,15 +219,15 @@ class Handle {
   std::optional<int> sender_;
 };
 
-// Keeps memory for objects that are often created and destroyed, such as handles. The pool allocates memory only if
-// there are more objects than ever before.
+// Keeps memory for objects that are often created and destroyed, such as handles. Allocates memory only if there are
+// more objects than ever before.
 //
 // All blocks of a pool have the size of the first requested block. Requests of other sizes go to the global operator
 // new. Thread-safe.
 //
 // Blocks may outlive the owner of the pool: the pool is destroyed only when it has no owner and all blocks have been
-// freed. So the holder of a block needs no reference to the pool. (With references, all threads would change the same
-// reference count for every block.)
+// freed. So the holder of a block needs no reference to the pool. (With references, all threads would contend for the
+// same reference count.)
 class BlockPool {
  public:
   struct GiveUp {
@@ -244,7 +243,7 @@ class BlockPool {
   // Returns memory of `bytes` bytes, with the alignment of operator new. Throws std::bad_alloc if there is no memory.
   void* Allocate(size_t bytes);
 
-  // Takes back a block that Allocate(bytes) has returned.
+  // Takes back a block that Allocate(bytes) returned.
   void Free(void* block, size_t bytes) noexcept;
 
  private:
@@ -255,8 +254,8 @@ class BlockPool {
 
   bool IsOverLocked() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) { return !is_owned_ && in_use_ == 0; }
 
-  // Prefetches the cache lines of the next free block. If many objects exist at the same time, the next free block was
-  // last used long ago, and is in no cache.
+  // Prefetches the cache lines of the next free block. If there are many objects, that block was last used long ago,
+  // and is in no cache.
   void PrefetchNextLocked() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   // Stored in each block that is not in use.
@@ -272,7 +271,7 @@ class BlockPool {
 };
 
 // An allocator for std::allocate_shared, which puts the object and its reference count into one block of `pool`. The
-// owner of the pool must exist as long as the allocator allocates objects. The objects may outlive the owner.
+// owner of the pool must exist as long as the allocator allocates objects, but the objects may outlive it.
 template <typename T>
 class PoolAllocator {
  public:

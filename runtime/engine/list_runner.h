@@ -22,8 +22,8 @@
 
 namespace ronda {
 
-// Carries out the coordinator's response lists in the order in which they arrive, one bucket at a time.
-// Locked schedules are carried out by StepRunner (step_runner.h) instead of ListRunner.
+// Carries out the coordinator's response lists in the order in which they arrive, one bucket at a time. StepRunner
+// (step_runner.h) carries out locked schedules.
 //
 // Thread-compatible: used by the progress thread (progress_engine.h).
 class ListRunner {
@@ -41,12 +41,12 @@ class ListRunner {
 
   explicit ListRunner(Parts parts) : parts_(std::move(parts)) {}
 
-  // The caller must call Add with each encoded list that arrives.
+  // Must be called with each encoded list that arrives.
   void Add(std::string list) { lists_.push_back(std::move(list)); }
 
-  // Returns whether a list has arrived that has not begun.
+  // Returns whether a list has arrived but not begun.
   bool has_waiting() const { return !lists_.empty(); }
-  // Returns whether a list has begun that has not ended.
+  // Returns whether a list has begun but not ended.
   bool has_begun() const { return begun_.has_value(); }
 
   // What the rank must do after the end of a list.
@@ -55,9 +55,9 @@ class ListRunner {
     std::optional<ResolvedSchedule> schedule;  // begins now
   };
 
-  // Begins the next list, or carries out the next bucket of the list that has begun. If this was the last bucket of the
-  // list, returns the list's End. REQUIRES: has_waiting() or has_begun(). Errors: INVALID_ARGUMENT if the list is
-  // damaged; INTERNAL if the list answers a tensor that this rank has not submitted; the executor's errors.
+  // Begins the next list, or carries out the next bucket of the current list. After the last bucket, returns the list's
+  // End. REQUIRES: has_waiting() or has_begun(). Errors: INVALID_ARGUMENT if the list is damaged; INTERNAL if the list
+  // answers a tensor that this rank has not submitted; the executor's errors.
   absl::StatusOr<std::optional<End>> RunNext();
 
  private:

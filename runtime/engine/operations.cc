@@ -28,9 +28,9 @@ absl::Status TooLarge(const TensorRequest& request) {
       absl::StrCat("the result of ", Name(request.op), " '", request.name, "' is too large"));
 }
 
-// Converts each number of rows in `rows` to bytes, stores the results in `bytes`, and returns their sum. The numbers of
-// rows come from other ranks, so the function checks them.
-// Errors: RESOURCE_EXHAUSTED if a number of bytes does not fit into 64 bits; INTERNAL if a number is negative.
+// Converts the row counts in `rows` to bytes, stores them in `bytes`, and returns their sum. The row counts come from
+// other ranks, so the function checks them. Errors: RESOURCE_EXHAUSTED if a number of bytes does not fit into 64 bits;
+// INTERNAL if a row count is negative.
 absl::StatusOr<size_t> BytesOf(const TensorRequest& request, absl::Span<const int64_t> rows,
                                std::vector<size_t>* bytes) {
   bytes->clear();
@@ -57,8 +57,7 @@ void SplitRows(const Submission& submission, int members, std::vector<int64_t>* 
   }
 }
 
-// For a reduce or a reducescatter, returns the elements of tensor `i`'s result that the participant at `position`
-// receives.
+// For a reduce or a reducescatter, returns the part of tensor `i`'s result that the participant at `position` receives.
 PartRange PartOf(const BucketRun& run, size_t i, int position) {
   const TensorRequest& request = run.request(i);
   if (request.op == OpType::kReduce) {
@@ -82,10 +81,10 @@ std::string DescribeParts(absl::Span<const size_t> parts, const Group& participa
   return absl::StrCat(text, parts.size() > kNamed ? ", ...)" : ")");
 }
 
-// Returns the memory for the `bytes` of a result that consists of rows. The memory is the caller's, or belongs to the
-// result. If the caller's memory is too small, the rank receives into memory of the result, because the other ranks
-// need this rank to take part. If the caller's memory is too small, the operation ends with an error, but only on this
-// rank. If the result is made of parts, `parts` says how many bytes each participant sends.
+// Returns memory for a result that consists of rows and has `bytes` bytes. It is the caller's memory if that is large
+// enough, and otherwise belongs to the result. If the caller's memory is too small, this rank still takes part, because
+// the other ranks need it, but the operation ends with an error on this rank only. For this error, `parts` says how
+// many bytes each participant sends, if the result has parts.
 absl::StatusOr<void*> PlaceResult(DataPlane& plane, const BucketRun& run, size_t i, size_t bytes,
                                   absl::Span<const size_t> parts = {}) {
   const Submission& submission = run.submission(i);
@@ -127,7 +126,7 @@ absl::StatusOr<float*> ErrorFeedback::Residual(TensorKeyView key, size_t count) 
   if (it == entries_.end()) it = entries_.try_emplace(TensorKey(key)).first;
   Entry& entry = it->second;
   if (entry.values == nullptr || entry.count != count) {
-    // The old memory is freed before the new memory is allocated, because there may not be enough memory for both.
+    // The old memory is freed first, because there may not be enough for both.
     entry.values = ResultData();
     RONDA_ASSIGN_OR_RETURN(entry.values, allocate_(key.name, count * sizeof(float)));
     entry.count = count;
@@ -140,7 +139,7 @@ void ErrorFeedback::Drop(ProcessSetId process_set) {
 }
 
 absl::Status Reductions::Run(const BucketRun& run) {
-  // Either all tensors of a bucket request overflow detection, or no tensor does.
+  // Either all tensors of a bucket request overflow detection, or none does.
   const bool detects_overflow = run.request(0).overflow == TensorRequest::Overflow::kDetected;
   RONDA_RETURN_IF_ERROR(PrepareSegments(run));
   if (detects_overflow) RONDA_RETURN_IF_ERROR(plane_->PrepareOverflow(run.size()));
@@ -259,10 +258,10 @@ class Exchange {
   absl::Status Alltoall();
   absl::Status SendRecv();
 
-  // Sends rows to the participants, in the numbers that scratch_.splits contains. Stores the received rows in the
-  // result, but not the first dimensions.
+  // Sends each participant the number of rows in scratch_.splits. Stores the received rows in the result, but not the
+  // first dimensions.
   absl::Status MoveRows();
-  // Sets scratch_.splits to the number of rows that each participant sends to each participant.
+  // Sets scratch_.splits to the number of rows that each participant sends to each other participant, and to itself.
   absl::Status ShareSplits();
 
   DataPlane& plane_;

@@ -26,8 +26,7 @@
 namespace ronda {
 
 // A bucket that is being carried out, as one rank sees it. A rank takes no part in the bucket if it is not in the
-// process set, or if it has joined. A rank that takes no part makes the same calls to the communicator, but without
-// buffers.
+// process set, or if it has joined. It then makes the same calls to the communicator, but without buffers.
 //
 // A BucketRun owns nothing.
 struct BucketRun {
@@ -59,30 +58,28 @@ struct BucketRun {
   int PositionOf(RankId rank) const { return *bucket.participants->PositionOf(rank); }
 };
 
-// RowElements returns the number of elements of a row, which is one index of the first dimension. RowBytes returns how
-// many bytes a row has.
+// RowElements returns the number of elements of a row, which is one index of the first dimension. RowBytes returns the
+// row's size in bytes.
 // REQUIRES: the shape has a first dimension.
 size_t RowElements(const TensorRequest& request);
 size_t RowBytes(const TensorRequest& request);
 
-// Which rows the member at `position` gets if `rows` rows are split among `members` members as evenly as possible. The
-// first (rows % members) members get one row more than the other members.
+// Which rows the member at `position` gets if `rows` rows are split as evenly as possible among `members` members. The
+// first (rows % members) members get one row more than the others.
 struct RowRange {
   int64_t begin = 0;
   int64_t count = 0;
 };
 RowRange EvenSplit(int64_t rows, int members, int position);
 
-// Keeps a residual for each tensor that requests error feedback. The residual is the sum of the rounding errors so far,
-// which come from rounding this rank's contributions to the wire's format. The residual is added to the rank's next
-// contribution. (The rounding error of the reduced value is not corrected: it is the same on all ranks, and belongs to
-// no single rank.)
+// Keeps a residual for each tensor that requests error feedback: the sum of the rounding errors so far, made when this
+// rank's contributions were rounded to the wire format. The residual is added to the rank's next contribution. (The
+// rounding error of the reduced value is not corrected: it is the same on all ranks, and belongs to no single rank.)
 //
 // Thread-compatible: used by the progress thread (progress_engine.h).
 class ErrorFeedback {
  public:
-  // Allocates memory that is filled with zeros, for the residual of a tensor. The memory is of the same kind as the
-  // tensor's.
+  // Allocates zeroed memory for the residual of a tensor, of the same kind as the tensor's memory.
   using Allocate = std::function<absl::StatusOr<ResultData>(absl::string_view tensor, size_t bytes)>;
 
   explicit ErrorFeedback(Allocate allocate) : allocate_(std::move(allocate)) {}
@@ -108,11 +105,11 @@ class ErrorFeedback {
 // Carries out buckets of allreduce, reduce and reducescatter. One call of Reduce or Adasum covers all tensors of a
 // bucket.
 //
-// If overflow detection is requested, all participants get to know whether any rank's part of the result has an element
-// that is infinite or NaN. After an allreduce, each rank examines its own result, because all ranks have the same bits.
-// After a reduce or reducescatter, the participants exchange their flags in a second, very small reduction.
+// If overflow detection is requested, all participants learn whether any rank's part of the result has an infinite or
+// NaN element. After an allreduce, each rank examines its own result, because all ranks have the same bits. After a
+// reduce or reducescatter, the participants exchange their flags in a second, very small reduction.
 //
-// Thread-compatible: used by the progress thread (progress_engine.h). The caller keeps the ownership of the DataPlane.
+// Thread-compatible: used by the progress thread (progress_engine.h). Does not own the DataPlane.
 class Reductions {
  public:
   explicit Reductions(DataPlane* plane)
@@ -126,8 +123,8 @@ class Reductions {
   void Drop(ProcessSetId process_set) { feedback_.Drop(process_set); }
 
  private:
-  // A root's result that must not be written to the output yet, because the output is the input's buffer, and not all
-  // of the input has been read.
+  // A root's result that must not be written to the output yet, because the output is also the input buffer, and not
+  // all of the input has been read.
   struct Staged {
     ResultData data;
     void* output;
@@ -151,11 +148,11 @@ class Reductions {
 // Carries out the operations that move tensors without computing: broadcast, allgather, gather, scatter, alltoall,
 // send/recv and barrier, with one call to the communicator per tensor.
 //
-// In an alltoall or scatter, only the senders know how the rows are split. But on every rank of the job the
-// communicator needs the split. So the senders first send the splits to all ranks of the job.
+// In an alltoall or scatter, only the senders know how the rows are split, but the communicator needs the split on
+// every rank of the job. So the senders first send the splits to all ranks.
 //
 // Thread-compatible: used by the progress thread (progress_engine.h). Exchanges owns neither the DataPlane nor `host`,
-// which is the communicator for the host's memory.
+// the communicator for host memory.
 class Exchanges {
  public:
   // Arrays that an operation needs while it runs.

@@ -11,11 +11,11 @@
 namespace ronda {
 namespace {
 
-// How long the background thread's short sleep is. If the program unexpectedly does not wait for a tensor immediately,
-// the tensor is delayed by up to this time.
+// The length of the background thread's short sleep. If the program unexpectedly does not wait for a tensor
+// immediately, the tensor is delayed by at most this time.
 constexpr absl::Duration kShortSleep = absl::Milliseconds(1);
-// A wait is immediate if it begins at most this long after the submission. Between the submission and the wait, a
-// thread may lose its core to another thread. The limit is several times longer than the delay that this causes.
+// A wait is immediate if it begins at most this long after the submission. The limit is several times the delay of a
+// thread that loses its core to another thread in between.
 constexpr int64_t kAtOnceNs = 200'000;
 // A waiting thread yields its core to the driving thread this many times before it sleeps.
 constexpr int kYields = 64;
@@ -32,8 +32,7 @@ bool ProgressEngine::DriverMutex::TryLockOrLeaveNote(Note* note) {
   int found = kFree;
   int next;
   do {
-    // If the lock is free, the state changes from kFree to kNone. If another thread holds the lock, the state changes
-    // to the next note.
+    // The state changes from kFree to kNone or, if another thread holds the lock, to the next note.
     next = std::min(found + 1, static_cast<int>(Note::kSleeps));
   } while (!state_.compare_exchange_weak(found, next, std::memory_order_acq_rel, std::memory_order_relaxed));
   *note = static_cast<Note>(next);
@@ -99,17 +98,16 @@ void ProgressEngine::Disconnect() {
   for (int left; (left = ringing_.load(std::memory_order_acquire)) != 0;) ringing_.wait(left);
 }
 
-// The thread must first release the lock, and then ring: the background thread may start on this core immediately.
+// The lock is released before the doorbell rings, because the background thread may start on this core immediately.
 void ProgressEngine::StopAndRing() {
   Steps* const steps = steps_;
   const bool must_ring = std::exchange(must_ring_, false);
   const bool returns_at_once = std::exchange(returns_at_once_, false);
   ringing_.fetch_add(1, std::memory_order_relaxed);
   const DriverMutex::Note note = driver_mutex_.Unlock();
-  // A thread that will drive again immediately does not ring. If it rang, the background thread would find that the
-  // thread drives again, and would leave another note, again and again. The thread's next step does the work for which
-  // the background thread came. If the driving thread makes no further step, the background thread does the work after
-  // its short sleep.
+  // A thread that will drive again immediately does not ring: otherwise the background thread would wake, find the
+  // thread driving, and leave another note, again and again. The thread's next step does the work for which the
+  // background thread came. If there is no next step, the background thread does the work after its short sleep.
   const bool is_called =
       note == DriverMutex::Note::kSleeps || (note == DriverMutex::Note::kSleepsBriefly && !returns_at_once);
   if (steps != nullptr && (must_ring || is_called)) steps->Wake();
@@ -200,8 +198,8 @@ void ProgressEngine::StopDrivingLocked(Steps::Progress progress) {
 void ProgressEngine::Await(absl::FunctionRef<bool()> done, absl::FunctionRef<void()> block) {
   wait_heuristic_.Waits();
   if (done()) return;
-  // The first thread that begins to wait stores the time. The last thread that stops waiting reads the time at which
-  // the first thread began to wait. The atomic operations on waiting_ make the time visible.
+  // The first thread that begins to wait stores the time, and the last thread that stops waiting reads it. The atomic
+  // operations on waiting_ make the time visible.
   if (waiting_.fetch_add(1, std::memory_order_relaxed) == 0) {
     wait_began_.store(CheapTicks(), std::memory_order_relaxed);
   }
@@ -213,8 +211,7 @@ void ProgressEngine::Await(absl::FunctionRef<bool()> done, absl::FunctionRef<voi
   exposed_ticks_.fetch_add(now - std::min(now, began), std::memory_order_relaxed);
 }
 
-// The thread yields a few times, because often the background thread has just begun the step for which this thread
-// waits.
+// Yields a few times, because often the background thread has just begun the step for which this thread waits.
 void ProgressEngine::DriveSoon(absl::FunctionRef<bool()> done) {
   for (int i = 0; Drive(done) == Attempt::kBusy && !done() && i < kYields; ++i) std::this_thread::yield();
 }

@@ -14,35 +14,32 @@
 
 namespace ronda {
 
-// Carries out a rank's operations, one step at a time. Only one thread at a time makes steps. This thread is called the
-// progress thread. The progress thread is the background thread, or a trainer thread that would otherwise only sleep
-// until the background thread has done the work.
+// Carries out a rank's operations, one step at a time. Only one thread at a time makes steps: the progress thread. It
+// is the background thread, or a trainer thread that would otherwise only sleep until the background thread has done
+// the work.
 //
 // A thread that makes steps drives the engine. The background thread drives when the rank's doorbell has rung or a
-// deadline has passed. When it drives, the background thread makes all steps that can be made now, and then sleeps
-// again. If no other thread drives, a thread that waits for a handle drives until its handle is complete or nothing is
-// left to do. The waiting thread then polls for messages for a while, because a message usually comes sooner than a
-// wake-up takes. If the background thread were woken, it would also compete with the waiting thread for a core.
+// deadline has passed. It then makes all steps that are possible, and sleeps again. If no other thread drives, a thread
+// that waits for a handle drives until the handle is complete or nothing is left to do. It then polls for messages for
+// a while, because a message usually arrives sooner than a wake-up would take. A woken background thread would also
+// compete with it for a core.
 //
-// Why no wake-up is lost. Messages, a shutdown and failures come from other threads and ranks. A message, a shutdown or
-// a failure rings the doorbell, and only the background thread reacts to the doorbell. If another thread drives when
-// the doorbell rings, the background thread leaves a note (Note) and sleeps again. The driving thread then either makes
-// a whole step, which finds the reason for the ring, or rings the doorbell again when it stops. When a thread stops
-// driving, it checks two things: whether a bucket may begin, and whether a deadline comes before the background thread
-// wakes up. If a bucket may begin, or if a deadline comes before the end of the background thread's sleep, the thread
-// rings the doorbell. After a submission, the submitting thread tries to drive. If the submitting thread may drive, it
-// does the work (Drive), or only checks whether there is work (OnSubmission). If another thread drives, the submitting
-// thread rings the doorbell.
+// Why no wake-up is lost. Messages, a shutdown and failures come from other threads and ranks. They ring the doorbell,
+// and only the background thread reacts to it. If another thread drives when the doorbell rings, the background thread
+// leaves a note (Note) and sleeps again. The driving thread then either makes a whole step, which finds the reason for
+// the ring, or rings the doorbell again when it stops. When a thread stops driving, it also rings the doorbell if a
+// bucket may begin, if a deadline comes before the end of the background thread's sleep, or if the job is over. After a
+// submission, the submitting thread tries to drive. If it succeeds, it does the work (Drive), or only checks whether
+// there is work (OnSubmission). If another thread drives, it rings the doorbell.
 //
-// Why the background thread stays away. Some programs wait for each tensor immediately after they submit it, so the
-// programs' own threads drive. In a program that waits immediately, a background thread that woke for each submission,
-// or that waited for the right to drive, would only compete with the waiting thread for a core. So if the program has
-// waited immediately a few times, its submissions no longer ring the doorbell. Instead the background thread sleeps for
-// short times. After each short sleep, the background thread looks for work, because the program may not have waited
-// this time. The short sleeps end when no step was made between two looks.
+// Why the background thread stays away. Some programs wait for each tensor as soon as they have submitted it, so their
+// own threads drive. A background thread that woke for each submission, or that waited for its turn to drive, would
+// only compete with them for a core. So after a program has waited immediately a few times, its submissions no longer
+// ring the doorbell. Instead the background thread sleeps for short times. After each short sleep it looks for work,
+// because the program may not have waited this time. The short sleeps end when no step was made between two looks.
 //
-// Thread-safe. A Runtime and its handles share this object. The Runtime disconnects the engine. The handles may outlive
-// the Runtime.
+// Thread-safe. A Runtime and its handles share this object. The Runtime disconnects the engine, and the handles may
+// outlive the Runtime.
 class ProgressEngine {
  public:
   // The steps by which a rank makes progress. Only the progress thread calls these functions, but any thread may call
@@ -55,10 +52,9 @@ class ProgressEngine {
     enum class Progress { kNone, kSome, kOver };
     virtual Progress Advance() = 0;
 
-    // Looks at the new submissions, and processes them if they depend on nothing else. The last of the new submissions
-    // was made at `now`. Returns kSome if the rank will send the new submissions together with later ones, so that the
-    // program will not wait for the new submissions. OnSubmission returns kNone or kOver if the rank will not send the
-    // new submissions together with later ones.
+    // Processes the new submissions, if they depend on nothing else. The last of them was made at `now`. Returns kSome
+    // if the rank will send them together with later submissions, so that the program will not wait for them yet.
+    // Otherwise returns kNone or kOver.
     virtual Progress OnSubmission(absl::Time now) = 0;
 
     // Returns the time at which Advance must be called again even if the doorbell does not ring. Returns the infinite
@@ -68,10 +64,10 @@ class ProgressEngine {
     // Rings the doorbell.
     virtual void Wake() = 0;
 
-    // A waiting thread calls StartPolling before it makes steps. If StartPolling returns true, the thread may continue
-    // even if no step can be made. Until this thread stops polling, only this thread reacts to the doorbell. This
-    // thread calls KeepPolling before each further step, until KeepPolling returns false, and then StopPolling. After
-    // StopPolling the background thread reacts to all rings since the last step began.
+    // A waiting thread calls StartPolling before it makes steps. If this returns true, the thread may go on even if no
+    // step is possible. Until it stops polling, no other thread reacts to the doorbell. The thread calls KeepPolling
+    // before each further step, until KeepPolling returns false, and then StopPolling. After that, the background
+    // thread reacts to all rings since the last step began.
     virtual bool StartPolling() = 0;
     virtual bool KeepPolling() = 0;
     virtual void StopPolling() = 0;
@@ -79,22 +75,22 @@ class ProgressEngine {
 
   explicit ProgressEngine(const Clock* clock) : clock_(clock), wait_heuristic_(clock) {}
 
-  // Sets the steps that the engine makes. The caller keeps the ownership of `steps`. Connect must be called once,
-  // before the background thread starts.
+  // Sets the steps that the engine makes. `steps` is not owned. Must be called once, before the background thread
+  // starts.
   void Connect(Steps* steps);
 
-  // Waits until no thread drives. After Disconnect no thread makes a step.
+  // Waits until no thread drives. No thread makes a step afterwards.
   void Disconnect();
 
-  // Makes steps until no step is possible. Only the background thread calls DriveUntilIdle. Returns the latest time for
-  // the next call, or nullopt if the job is over.
+  // Makes steps until none is possible. Only the background thread may call this function. Returns when it must be
+  // called again at the latest, or nullopt if the job is over.
   // REQUIRES: Connect has been called, and Disconnect has not.
   std::optional<absl::Time> DriveUntilIdle();
 
   // Returns whether a trainer thread will probably make the next step.
   bool expects_trainer() const { return wait_heuristic_.waits_at_once(); }
 
-  // Drives until `done` returns true, or until no step has been possible for a while. A thread calls Drive when it will
+  // Drives until `done` returns true, or until no step has been possible for a while. For a thread that would otherwise
   // wait. Returns kBusy if another thread drives.
   enum class Attempt { kDriven, kBusy };
   Attempt Drive(absl::FunctionRef<bool()> done);
@@ -103,34 +99,33 @@ class ProgressEngine {
   // a step is possible, unless a thread will probably wait for the tensor immediately.
   Attempt OnSubmission(absl::Time now);
 
-  // Waits until `done` returns true. First drives. If another thread drives, yields its core for a moment instead.
-  // After driving or yielding, calls `block`, which must return when `done` is true. Neither `done` nor `block` may
+  // Waits until `done` returns true. First drives. If another thread drives, yields its core for a moment instead. Then
+  // calls `block` if `done` is still false. `block` must return when `done` is true. Neither `done` nor `block` may
   // call this object.
   void Await(absl::FunctionRef<bool()> done, absl::FunctionRef<void()> block);
 
   // How many threads are in Await.
   int waiting() const { return waiting_.load(std::memory_order_relaxed); }
 
-  // Returns how long the program has waited so far, in CheapTicks(). This is the time of threads in Drive, and the time
-  // of threads in Await that had to wait. If several threads are in Await at once, the time is counted once.
+  // Returns how long the program has waited so far, in CheapTicks(). This is the time that threads have spent in Drive,
+  // and in Await if they had to wait. If several threads are in Await at once, the time counts once.
   uint64_t exposed_ticks() const {
     return exposed_ticks_.load(std::memory_order_relaxed) + driven_ticks_.load(std::memory_order_relaxed);
   }
 
-  // Counts how many times the program has learned that an operation is complete. If the count does not change while the
-  // program submits several tensors, none of these submissions has waited until another was complete. If one thread
-  // learns of a completion from another thread, it also sees the new count.
+  // Counts how often the program has learned that an operation is complete. If the count stays the same while the
+  // program submits several tensors, none of these submissions has waited for the completion of another. A thread that
+  // learns of a completion from another thread also sees the new count.
   void RecordLearned() { learned_of_.fetch_add(1, std::memory_order_relaxed); }
   uint64_t learned_of() const { return learned_of_.load(std::memory_order_relaxed); }
 
  private:
-  // A lock, which gives one thread at a time the right to drive. The background thread does not wait for the lock, but
+  // A lock that gives one thread at a time the right to drive. The background thread does not wait for the lock, but
   // leaves a note in it.
   class ABSL_LOCKABLE DriverMutex {
    public:
-    // The note says what the background thread does while another thread drives. The background thread first sleeps
-    // briefly. If the background thread has found the driving thread in the same step twice, the background thread
-    // sleeps until the doorbell rings.
+    // What the background thread does while another thread drives. It first sleeps briefly. If it has found the driving
+    // thread in the same step twice, it sleeps until the doorbell rings.
     enum class Note { kNone, kSleepsBriefly, kSleeps };
 
     bool TryLock() ABSL_EXCLUSIVE_TRYLOCK_FUNCTION(true);
@@ -140,32 +135,32 @@ class ProgressEngine {
     void Lock() ABSL_EXCLUSIVE_LOCK_FUNCTION();
     // Returns the note that was left since the last call. REQUIRES: this thread holds the lock.
     Note ReadNote();
-    // Releases the lock. Returns the note that has not been read.
+    // Releases the lock. Returns the unread note.
     [[nodiscard]] Note Unlock() ABSL_UNLOCK_FUNCTION();
 
    private:
     static constexpr int kFree = -1;  // otherwise a Note
     // One atomic number contains both the lock and the note. So either the thread that releases the lock finds the
-    // note, or the other thread finds the lock free.
+    // note, or the background thread finds the lock free.
     std::atomic<int> state_{kFree};
   };
 
-  // Guesses whether the program waits for each tensor immediately after the submission. The guess may be wrong if
-  // several threads submit tensors.
+  // Guesses whether the program waits for each tensor immediately after it has submitted the tensor. The guess may be
+  // wrong if several threads submit tensors.
   class WaitHeuristic {
    public:
     explicit WaitHeuristic(const Clock* clock) : clock_(clock) {}
 
     void Submitted(absl::Time now);
-    // The caller must call Waits when a thread begins to wait.
+    // Must be called when a thread begins to wait.
     void Waits();
-    // Checks whether the program has failed to wait in time. The background thread calls Look.
+    // Checks whether the program has failed to wait in time. Called by the background thread.
     void Look();
     bool waits_at_once() const { return evidence_.load(std::memory_order_relaxed) >= kEnoughEvidence; }
 
    private:
-    // kEnoughEvidence immediate waits are enough for the guess, and at most kMostEvidence are counted. Each wait that
-    // is not immediate subtracts kCounterEvidence from the count.
+    // kEnoughEvidence immediate waits suffice for the guess, and at most kMostEvidence of them count. Each wait that is
+    // not immediate subtracts kCounterEvidence.
     static constexpr int kEnoughEvidence = 8;
     static constexpr int kMostEvidence = 12;
     static constexpr int kCounterEvidence = 3;
@@ -181,15 +176,15 @@ class ProgressEngine {
 
   // Releases driver_mutex_, and rings the doorbell if the background thread has left a note or must_ring_ is set.
   void StopAndRing() ABSL_UNLOCK_FUNCTION(driver_mutex_);
-  // Returns the end of the background thread's sleep after it has left `note`.
+  // Returns when the background thread's sleep ends after it has left `note`.
   absl::Time EndOfSleep(DriverMutex::Note note) const;
   absl::Time SleepTimeLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(driver_mutex_);
   // Drives as soon as no other thread drives, but gives up after a short time.
   void DriveSoon(absl::FunctionRef<bool()> done);
   void DriveLocked(absl::FunctionRef<bool()> done) ABSL_EXCLUSIVE_LOCKS_REQUIRED(driver_mutex_);
-  // The caller must call RecordCallLocked after a blocking call that has driven from `began` to `ended`, both in
-  // CheapTicks(). The function guesses whether the program will make its next blocking call immediately. The guess is
-  // yes if the program spent less time between the last two calls than in the earlier of these calls.
+  // Must be called after a blocking call that drove from `began` to `ended`, both in CheapTicks(). Guesses whether the
+  // program will make its next blocking call immediately: it will if the time between the last two calls was no longer
+  // than the earlier of these calls.
   void RecordCallLocked(uint64_t began, uint64_t ended) ABSL_EXCLUSIVE_LOCKS_REQUIRED(driver_mutex_);
   void OnSubmissionLocked(absl::Time now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(driver_mutex_);
   // Must be called when this thread stops driving. `progress` is the result of the thread's last step.
@@ -199,8 +194,7 @@ class ProgressEngine {
   DriverMutex driver_mutex_;  // held by the progress thread
   Steps* steps_ ABSL_GUARDED_BY(driver_mutex_) = nullptr;
   bool over_ ABSL_GUARDED_BY(driver_mutex_) = false;
-  // When the background thread's sleep ends. The infinite past means that the background thread will certainly drive
-  // soon.
+  // When the background thread's sleep ends. The infinite past means that it will certainly drive soon.
   absl::Time sleeps_until_ ABSL_GUARDED_BY(driver_mutex_) = absl::InfinitePast();
   bool must_ring_ ABSL_GUARDED_BY(driver_mutex_) = false;  // when the right to drive is given back
   bool driven_ ABSL_GUARDED_BY(driver_mutex_) = false;     // by another thread, since the background thread's last look

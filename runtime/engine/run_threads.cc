@@ -36,7 +36,7 @@ class FirstFailure {
   RunThreadsOutcome outcome_ ABSL_GUARDED_BY(mu_);
 };
 
-// Calls `body`, and returns its status. If the body throws an exception, stores it in `exception` and returns it as an
+// Calls `body`, and returns its status. If `body` throws, stores the exception in `exception` and returns it as an
 // error.
 absl::Status CallBody(const Body& body, Runtime& runtime, std::exception_ptr* exception) {
   try {
@@ -94,8 +94,7 @@ std::vector<std::thread> StartRanks(const RunThreadsOptions& options, const Body
   } catch (const std::exception& error) {  // std::system_error, std::bad_alloc
     failure->Add(absl::ResourceExhaustedError(
         absl::StrCat("no thread for each of ", options.size, " ranks: ", error.what(), ": run fewer ranks")));
-    // Runtimes without a started thread are destroyed. To the other ranks, the destruction of a Runtime looks like a
-    // failure, so the other ranks also end.
+    // Destroys the runtimes that have no thread. To the other ranks, this looks like a failure, so they end, too.
     runtimes->erase(runtimes->begin() + static_cast<std::ptrdiff_t>(threads.size()), runtimes->end());
   }
   return threads;

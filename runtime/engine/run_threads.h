@@ -31,8 +31,7 @@ struct RunThreadsOutcome {
 
 // Runs a job whose ranks are threads of this process. Starts one thread per rank, each with its own Runtime. Runs
 // `body` on each thread, and returns when all ranks have shut down. If a body returns an error or throws, the job
-// fails. If a body fails, the operations of the other ranks return the error of the body, so that these ranks do not
-// wait.
+// fails. The operations of the other ranks then return this error instead of waiting.
 //
 //   RunThreadsOutcome outcome = RunThreads({.size = 4}, [](Runtime& runtime) { return Train(runtime); });
 //

@@ -23,7 +23,7 @@ Result CatchOutOfMemory(const char* text, const Function& function) {
   try {
     return function();
   } catch (const std::bad_alloc&) {
-    // There may not even be memory for the message. A status without a text needs no memory.
+    // There may not even be memory for the message. A status without text needs none.
     try {
       return absl::ResourceExhaustedError(text);
     } catch (const std::bad_alloc&) {
@@ -247,8 +247,8 @@ void Runtime::WakeForShutdown() {
 }
 
 void Runtime::Abandon(const absl::Status& cause) {
-  // After the job has ended on this rank, other ranks may not have read yet that the job has ended. So this rank must
-  // not record a failure any more.
+  // If the job has ended on this rank, other ranks may not have learned this yet, so this rank must not record a
+  // failure any more.
   if (!steps_.has_ended()) transport_.control->Fail(cause);
 }
 
@@ -256,8 +256,8 @@ void Runtime::AnnounceExit() {
   if (!steps_.has_ended()) transport_.control->AnnounceExit();
 }
 
-// Each call converts the exposed time from ticks to nanoseconds, and may get a slightly lower time than an earlier
-// call. So the function returns the greatest time so far.
+// Each call converts the exposed time from ticks to nanoseconds, so the result may be slightly less than that of an
+// earlier call. So the function returns the greatest time so far.
 Statistics Runtime::statistics() const {
   Statistics counts = Read(meter_->words());
   uint64_t told = exposed_told_.load(std::memory_order_relaxed);

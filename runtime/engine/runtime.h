@@ -43,8 +43,8 @@
 namespace ronda {
 
 // One rank's membership in a job. A Runtime accepts named tensors from any thread, and carries out their operations in
-// an order on which all ranks agree. A background thread does the work, or a thread that waits for an operation
-// (progress_engine.h). A Runtime has no global state, so several ranks can live in one process.
+// an order on which all ranks agree. The background thread, or a thread that waits for an operation, does the work
+// (progress_engine.h). A Runtime has no global state, so one process can hold several ranks.
 //
 // Trainer threads fill the queue, and the steps of CoordinationLoop empty it. An error in a step fails the job
 // (GuardedSteps). When the job fails, every handle in flight completes with the error, and the job is over.
@@ -53,8 +53,8 @@ namespace ronda {
 //   RONDA_ASSIGN_OR_RETURN(std::shared_ptr<Handle> handle, runtime->Submit({.name = "loss", ...}));
 //   RONDA_RETURN_IF_ERROR(handle->Wait());
 //
-// Thread-safe; the progress thread makes the steps (progress_engine.h). A Runtime owns the transport of its rank. If a
-// Runtime is destroyed without a shutdown, the other ranks treat this as a failure of this rank.
+// Thread-safe; the progress thread makes the steps (progress_engine.h). A Runtime owns the transport of its rank. If it
+// is destroyed without a shutdown, the other ranks treat this as a failure of this rank.
 class Runtime {
  public:
   struct Options {
@@ -63,13 +63,12 @@ class Runtime {
     size_t timeline_bytes = size_t{256} << 20;  // maximum size of a timeline's file
     absl::Duration device_timeout = Device::kTimeout;
     // If the job fails while streams of the trainer wait for the job's operations on a device, Ronda calls this
-    // function once, with the reason. The waiting streams never continue, and the process can no longer use the device.
-    // A process that can no longer use the device should end. The function must not block its thread. If the function
-    // is nullptr, the streams continue with undefined data.
+    // function once, with the reason. The waiting streams never continue, and the process can no longer use the device,
+    // so it should end. The function must not block. If it is nullptr, the streams continue with undefined data.
     std::function<void(const std::string& why)> stream_is_held = nullptr;
-    // If other ranks have tensors on a device but this rank has none, this rank uses device number `device_hint` modulo
-    // the number of devices. If the hint is unset, the local rank is the hint. An elastic job sets the hint, because
-    // the local rank may change in an elastic job but the device of the process must not.
+    // If other ranks have tensors on a device but this rank has none, it uses device number `device_hint` modulo the
+    // number of devices. If it is unset, the local rank is the hint. An elastic job sets it, because in such a job the
+    // local rank may change, but the device of the process must not.
     std::optional<int> device_hint;
   };
 
@@ -80,34 +79,34 @@ class Runtime {
 
   const Topology& topology() const { return topology_; }
 
-  // Returns the ranks of a process set, in ascending order and with their numbers in the job. Set 0 contains all ranks.
+  // Returns the ranks of a process set in ascending order, by their numbers in the job. Set 0 contains all ranks.
   // Errors: INVALID_ARGUMENT if the set does not exist, or no longer exists.
   absl::StatusOr<std::shared_ptr<const Group>> ProcessSet(ProcessSetId id) const { return process_sets_.Find(id); }
 
   // Returns the ids of the existing process sets in ascending order.
   std::vector<ProcessSetId> ProcessSetIds() const { return process_sets_.Ids(); }
 
-  // Returns the set whose ranks remove set `id` together. The result is `id` itself if the members of the set have
-  // created it, and 0 otherwise.
+  // Returns the process set whose ranks remove set `id` together: `id` itself if the members of the set created it,
+  // otherwise 0.
   ProcessSetId RemoversOf(ProcessSetId id) const { return process_sets_.RemoversOf(id); }
 
-  // Submits a tensor. Never waits for other ranks. The caller keeps the ownership of the buffers, which must remain
-  // valid until the handle is complete.
+  // Submits a tensor. Never waits for other ranks. The caller owns the buffers, which must remain valid until the
+  // handle is complete.
   //
-  // Ranks also use submissions to add and remove process sets. The change is submitted either by every rank of the job,
-  // or only by the members of the set.
+  // Process sets are also added and removed by submissions, either from every rank of the job, or only from the members
+  // of the set.
   //
-  // Errors: INVALID_ARGUMENT for a wrong submission; ALREADY_EXISTS if a tensor with the name is in flight in the
+  // Errors: INVALID_ARGUMENT if the submission is invalid; ALREADY_EXISTS if a tensor with the name is in flight in the
   // process set; CANCELLED after Shutdown; RESOURCE_EXHAUSTED if there is no memory for the submission; the job's
+  // failure. The handle's errors: FAILED_PRECONDITION if ranks disagree about the tensor, or if it needs a rank that
+  // has joined, or if its process set was removed; DEADLINE_EXCEEDED if some rank did not submit the tensor;
+  // UNAVAILABLE if a rank has shut down. After these errors the job goes on. The handle may also return the job's
   // failure.
-  // The handle's errors: FAILED_PRECONDITION if ranks disagree about the tensor, or if it needs a rank that has joined,
-  // or if its process set was removed; DEADLINE_EXCEEDED if some rank did not submit the tensor; UNAVAILABLE if a rank
-  // has shut down. After these errors the job goes on. The handle may also return the job's failure.
   absl::StatusOr<std::shared_ptr<Handle>> Submit(const Submission& submission);
 
-  // Submits all of `submissions`. After an error, none of them is submitted. Stores the handles of the submissions in
-  // `*handles`, in the same order. Reuses the memory of `*handles`. All tensors of a group (see TensorRequest::group)
-  // are submitted in one call, and run or fail together.
+  // Submits all of `submissions`. After an error, none of them is submitted. Stores their handles in `*handles`, in the
+  // same order, and reuses the memory of `*handles`. All tensors of a group (see TensorRequest::group) must be in one
+  // call; they run or fail together.
   // Errors: those of Submit.
   absl::Status SubmitAll(absl::Span<const Submission> submissions, std::vector<std::shared_ptr<Handle>>* handles);
 
@@ -117,37 +116,36 @@ class Runtime {
     return CheckSubmissions(submissions, submitter());
   }
 
-  // Does the same as SubmitAll, but does not check the submissions. REQUIRES: no tensor has a group, and Check() has
-  // accepted `submissions`, which have not changed since. If the process set has been removed since Check(), the
-  // handles end with an error about the removal.
+  // Like SubmitAll, but does not check the submissions. REQUIRES: no tensor has a group, and Check() has accepted
+  // `submissions`, which have not changed since. If the process set has been removed since Check(), the handles
+  // complete with an error that says so.
   absl::Status SubmitChecked(absl::Span<const Submission> submissions, std::vector<std::shared_ptr<Handle>>* handles);
 
   // Submits a tensor, and waits until the operation is complete or MonotonicTime() reaches `deadline`. At the deadline
   // the operation may still be in flight. If no other thread drives the progress engine, the calling thread carries out
-  // the operation itself. An operation on the calling thread saves two wake-ups: that of the background thread, and
-  // that of the calling thread. Errors: those of Submit. The handle has the errors of the operation itself. The Runtime
-  // must outlive the call.
+  // the operation itself. This saves two wake-ups: of the background thread, and of the calling thread. Errors: those
+  // of Submit. The handle has the errors of the operation itself. The Runtime must outlive the call.
   absl::StatusOr<std::shared_ptr<Handle>> Run(const Submission& submission,
                                               absl::Duration deadline = absl::InfiniteDuration());
 
-  // Does the same as Run, but for all of `submissions`. Stores the handles of the submissions in `*handles`, in the
-  // same order. All handles are complete when RunAll returns.
+  // Like Run, but for all of `submissions`. Stores the handles of the submissions in `*handles`, in the same order. All
+  // handles are complete when RunAll returns.
   // Errors: those of SubmitAll.
   absl::Status RunAll(absl::Span<const Submission> submissions, std::vector<std::shared_ptr<Handle>>* handles);
 
-  // Makes this rank's GPU set `bytes` at `memory` to zero, after the work that is now on `stream` (a cudaStream_t). The
-  // function does not wait for the GPU.
+  // Makes this rank's GPU zero `bytes` at `memory`, after the work that is now on `stream` (a cudaStream_t). Does not
+  // wait for the GPU.
   // Errors: INVALID_ARGUMENT if the memory belongs to the host or to another GPU; FAILED_PRECONDITION if there is no
   // GPU; INTERNAL for an error of the driver.
   absl::Status FillZeroOnDevice(void* memory, size_t bytes, void* stream) {
     return device_.FillZero(memory, bytes, stream);
   }
 
-  // Opens the lane of a process set, unless it is open already. As soon as the lane is open, `lanes()` can carry out
-  // the set's operations on GPU memory, in the order of the calls. All members of the set must call OpenLane at the
-  // same point of their sequence of operations in the set. OpenLane waits for the members, and returns to each of them
-  // whether the lane is open now (see OpenCallerLane). `buffer` is in the memory of this rank's GPU, or is nullptr.
-  // `limits` apply to the lane's calls.
+  // Opens the lane of a process set, unless it is open already. Once the lane is open, `lanes()` can carry out the
+  // set's operations on GPU memory, in the order of the calls. All members of the set must call OpenLane at the same
+  // point in the set's sequence of operations. OpenLane waits for all of them, and returns on each whether the lane is
+  // open now (see OpenCallerLane). `buffer` is in the memory of this rank's GPU, or is nullptr. `limits` apply to the
+  // lane's calls.
   // Errors: as OpenCallerLane; INVALID_ARGUMENT if the rank is not in the set.
   absl::StatusOr<bool> OpenLane(ProcessSetId process_set, const void* buffer, WaitLimits limits);
 
@@ -156,12 +154,12 @@ class Runtime {
   // Returns this rank's GPU, or nullptr if this rank has not used a GPU yet.
   std::shared_ptr<const Device> device() const { return device_.chosen(); }
 
-  // From now on this rank writes a timeline, as a trace for Perfetto (docs/timeline.md). Each rank writes its own file.
-  // The path of the file is `path` with the rank inserted.
+  // From now on, this rank writes a timeline, as a trace for Perfetto (docs/timeline.md). Each rank writes its own
+  // file: `path` with the rank inserted.
   // Errors: FAILED_PRECONDITION if this rank already writes a timeline; the operating system's error, with the path.
   absl::Status StartTimeline(const std::string& path);
 
-  // Ends the file of the timeline. The end of the job also ends this file. Does nothing if no timeline is written.
+  // Ends the file of the timeline, as the end of the job also does. Does nothing if no timeline is written.
   void StopTimeline() { timeline_.Stop(); }
 
   // Returns the counters of this rank's work so far.
@@ -169,22 +167,23 @@ class Runtime {
 
   // Completes all operations in flight on this rank, waits for its callbacks, notifies the other ranks, and waits until
   // all ranks have shut down. Shutdown is idempotent.
-  // Errors: the job's failure, if the job has failed; DEADLINE_EXCEEDED that names the ranks that have not shut down;
+  // Errors: the job's failure, if the job has failed; DEADLINE_EXCEEDED, naming the ranks that have not shut down;
   // FAILED_PRECONDITION if a callback calls Shutdown, which would have to wait for this callback.
   absl::Status Shutdown();
 
   // Returns whether the calling thread is running a callback. In a callback, Shutdown returns an error.
   bool InCallback() const { return callbacks_->IsThisThread(); }
 
-  // Must be called if this rank gives up the job. If the job has not ended yet, it fails on all ranks with `cause`.
+  // Must be called if this rank gives up the job. Fails the job on all ranks with `cause`, unless the job has already
+  // ended.
   void Abandon(const absl::Status& cause);
 
-  // Must be called if this rank's program ends without Shutdown(). The job goes on until the process has ended. The job
-  // then fails on the other ranks, and the error says how this process ended. Returns when the other ranks can know of
-  // the exit of this process, or after a few seconds at most. Any thread may call AnnounceExit.
+  // Must be called if this rank's program ends without Shutdown(). The job goes on until the process has exited, and
+  // then fails on the other ranks, with an error that says how this process ended. Returns when the other ranks can
+  // learn of the exit, or after a few seconds at most. Any thread may call AnnounceExit.
   void AnnounceExit();
 
-  // Returns the job's failure that this rank knows; OK if this rank knows no failure.
+  // Returns the job's failure, or OK if this rank knows of none.
   absl::Status failure() const { return transport_.control->failure(); }
 
  private:
@@ -194,21 +193,21 @@ class Runtime {
   DeviceLanes::Options MakeDeviceOptions();
   std::unique_ptr<CoordinationLoop> MakeLoop();
 
-  // The function of the background thread. The thread sleeps in ControlPlane::Wait until a submission, a message or a
-  // deadline gives it work. Returns when the job has ended.
+  // The main function of the background thread. The thread sleeps in ControlPlane::Wait until a submission, a message
+  // or a deadline gives it work. Returns when the job has ended.
   void RunBackgroundThread();
 
   // The following functions check tensors and add them to the queue. After an error or an exception none of the tensors
   // is in the queue.
   absl::StatusOr<std::shared_ptr<Handle>> Add(const Submission& submission, absl::Time now);
   absl::Status AddAll(absl::Span<const Submission> submissions, std::vector<std::shared_ptr<Handle>>* handles);
-  // Does the same as AddAll, but does not check the tensors.
+  // Like AddAll, but does not check the tensors.
   absl::Status AddChecked(absl::Span<const Submission> submissions, absl::Time now,
                           std::vector<std::shared_ptr<Handle>>* handles);
   Submitter submitter() const;
 
   // Announce must be called when tensors were added to the queue at `now` and no thread waits for them. CarryOut
-  // carries out one operation, and waits until the operation has ended, but not longer than `deadline`.
+  // carries out one operation, and waits until it has ended or `deadline` has passed.
   void Announce(absl::Time now);
   void CarryOut(const Handle& handle, absl::Duration deadline = absl::InfiniteDuration());
   void Wake() { transport_.control->Wake(); }

@@ -26,9 +26,9 @@
 
 namespace ronda {
 
-// Runs a rank's locked schedule (runtime/step/step.h). StepRunner passes the rank's submissions to the LockedSchedule.
-// LockedSchedule decides which bucket is next, and when this rank vetoes. StepRunner makes the executor carry out the
-// next bucket with this rank's vote. If this rank wants to unlock the schedule, StepRunner notifies the other ranks.
+// Runs a rank's locked schedule (runtime/step/step.h). StepRunner passes the rank's submissions to the LockedSchedule,
+// which decides which bucket is next, and when this rank vetoes. StepRunner makes the executor carry out the next
+// bucket with this rank's vote. If this rank wants to unlock the schedule, StepRunner notifies the other ranks.
 // StepRunner also remembers the tensors of each bucket, and sends flags (runtime/step/flags.h) with the votes.
 //
 // Thread-compatible: used by the progress thread (progress_engine.h).
@@ -49,50 +49,49 @@ class StepRunner {
 
   void Begin(ResolvedSchedule resolved, absl::Time now);
   bool locked() const { return schedule_.locked(); }
-  // If a schedule is locked, vetoes the schedule's next bucket.
+  // Vetoes the next bucket, if a schedule is locked.
   void VetoNext() { schedule_.VetoNext(); }
 
-  // Returns whether the schedule that was last locked did not fit the program of this rank.
+  // Returns true if the last schedule did not fit this rank's program.
   bool did_not_fit() const { return schedule_.has_timed_out(); }
 
   // Returns whether RunNext can vote on a bucket now.
   bool ready() const { return locked() && schedule_.Next().has_value(); }
 
-  // Must be called when some rank has requested to unlock `schedule` and all earlier schedules. Returns whether one of
+  // Must be called when a rank has requested to unlock `schedule` and all earlier schedules. Returns whether one of
   // these schedules is locked on this rank.
   bool RecordUnlockRequest(uint64_t schedule);
 
-  // Submits the tensor to the locked schedule and returns true, if the tensor is in the schedule and known from an
-  // earlier round. If the tensor is not in the locked schedule, or not known from an earlier round, does nothing and
-  // returns false.
+  // If the tensor is in the locked schedule and known from an earlier round, submits it to the schedule and returns
+  // true. Otherwise does nothing and returns false.
   bool SubmitAgain(const TensorEntry& entry) { return schedule_.SubmitAgain(entry.step_place, entry.version); }
 
-  // If the tensor is a flag, this rank will send it with its next votes, and the function returns true. If the tensor
-  // is not a flag, does nothing and returns false. REQUIRES: locked().
+  // If the tensor is a flag, adds it to this rank's next votes and returns true. Otherwise does nothing and returns
+  // false. REQUIRES: locked().
   bool SubmitFlag(const TensorEntry& entry);
 
   // Returns how many flags are in flight. Returns 0 if no schedule is locked.
   size_t flags() const;
 
-  // Submits a tensor to the schedule. `id` is the id of its request in the response cache, if the cache has it.
+  // Submits a tensor to the schedule. `id` is the id of its request in the response cache, if there is one.
   // REQUIRES: locked().
   void Submit(TensorEntry& entry, std::optional<CacheId> id);
 
-  // Vetoes the next bucket if submissions have waited too long because no bucket is ready.
+  // Vetoes the next bucket if submissions have waited too long for a bucket to become ready.
   // REQUIRES: locked().
   void CheckWaits(absl::Time now);
 
-  // Votes on the next bucket. Carries out the bucket if all ranks approve. Returns the result of the vote. Returns
-  // nullopt if this rank lacks tensors of the bucket. After a veto the schedule is unlocked, and the caller must submit
-  // all tensors in flight to the negotiation again. REQUIRES: locked(). Errors: the executor's errors.
+  // Votes on the next bucket, and carries it out if all ranks approve. Returns the result of the vote, or nullopt if
+  // this rank lacks tensors of the bucket. After a veto the schedule is unlocked, and the caller must submit all
+  // tensors in flight to the negotiation again. REQUIRES: locked(). Errors: the executor's errors.
   absl::StatusOr<std::optional<Ballot::Result>> RunNext(absl::Time now);
 
-  // Returns the latest time for the next call of RunNext, even if nothing is submitted.
+  // Returns when RunNext must be called next, at the latest, even if nothing is submitted.
   // REQUIRES: locked().
   absl::Time NextDeadline() const { return schedule_.next_look(); }
 
  private:
-  // Lets the ranks vote on the bucket. Carries out the bucket if all ranks approve.
+  // Lets the ranks vote on the bucket, and carries it out if all of them approve.
   absl::StatusOr<Executor::Decision> Execute(size_t bucket);
   Flags OwnFlags() const;
   // Completes the flags that all ranks have sent with their votes.
@@ -104,7 +103,7 @@ class StepRunner {
   const Parts parts_;
   LockedSchedule schedule_;
   std::vector<AgreedBucket> buckets_;  // of that schedule
-  // For each bucket and each index in it: the tensor that was last submitted for this index, in this schedule or in an
+  // For each bucket and each index in it, the tensor that was last submitted at this index, in this schedule or in an
   // earlier one. If this rank may approve a bucket, all tensors of the bucket are in flight.
   std::vector<std::vector<const TensorEntry*>> entries_;
   std::array<const TensorEntry*, kFlagCount> flags_ = {};  // nullptr: not in flight

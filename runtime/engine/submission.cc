@@ -19,7 +19,7 @@
 namespace ronda {
 namespace {
 
-// The checks of one submission. The order of the checks matters, because later checks rely on earlier checks.
+// The checks of one submission. Their order matters, because later checks rely on earlier ones.
 class Check {
  public:
   Check(const Submission& submission, const Submitter& submitter)
@@ -45,7 +45,7 @@ class Check {
  private:
   template <typename... Parts>
   absl::Status Invalid(const Parts&... parts) const {
-    // The error leaves out a name that Ronda has generated, because the caller does not know this name.
+    // The error leaves out a name that Ronda has generated, because the caller does not know it.
     const bool is_callers = !absl::StartsWith(request_.name, "ronda/");
     const std::string tensor = is_callers ? absl::StrCat(" of tensor '", request_.name, "'") : "";
     return absl::InvalidArgumentError(absl::StrCat(Name(request_.op), tensor, ": ", parts...));

@@ -23,34 +23,31 @@ namespace ronda {
 struct Submission {
   TensorRequest request;        // the name is not empty; in its process set no other tensor in flight has it
   const void* input = nullptr;  // unused by broadcast (see `output`) and by a rank that only receives
-  // The buffer for the result of allreduce, reduce (on the root), broadcast and receive. In an allreduce, the output
-  // may be the input. In operations by rows, the output may be nullptr. The memory of the result then belongs to the
-  // handle. If the output of an operation by rows is given, it must not overlap the input. The result is written to it
-  // if it is large enough.
+  // The buffer for the result of allreduce, reduce (on the root), broadcast and receive. In an allreduce, it may be the
+  // input. In operations by rows, it may be nullptr, and the handle then owns the memory of the result. An output that
+  // is given for such an operation must not overlap the input, and gets the result if it is large enough.
   void* output = nullptr;
   size_t output_bytes = 0;  // operations by rows: the size of the buffer at `output`
 
   // For alltoall, and on the root for scatter: how many rows of the first dimension each member of the process set
-  // gets, in the order of the members. If `splits` is empty, the members get equal parts (in a scatter, parts that are
-  // as equal as possible).
+  // gets, in the order of the members. If empty, the members get equal parts (in a scatter, parts that are as equal as
+  // possible).
   std::vector<int64_t> splits;
 
   // For a tensor in the memory of a GPU (request.memory): the stream with the work that writes `input`, and with the
-  // last work that uses `output`. nullptr means the default stream. On the device, the operation runs after the work on
-  // `input` and `output`.
+  // last work that uses `output`. nullptr means the default stream. On the device, the operation runs after this work.
   void* stream = nullptr;
 
-  // 0 if the caller has named the tensor. For an unnamed tensor, its number among this rank's unnamed tensors in the
-  // process set, counted from 1 (IsUnnamed). If the tensor's name is in flight already, the tensor is submitted when
-  // the earlier tensor is complete.
+  // 0 if the caller has named the tensor. Otherwise, the tensor's number among this rank's unnamed tensors in the
+  // process set, counted from 1 (IsUnnamed). If the name of such a tensor is in flight already, the tensor is submitted
+  // when the earlier one is complete.
   uint64_t unnamed_call = 0;
 
-  // Whether the error of rounding to the wire's format is added to this rank's next contribution to the same tensor.
+  // Whether the error of rounding to the wire format is added to this rank's next contribution to the same tensor.
   enum class ErrorFeedback : uint8_t { kOff, kOn } error_feedback = ErrorFeedback::kOff;
 };
 
-// The process sets as trainer threads see them. ProcessSets includes the changes of process sets that this rank has
-// carried out so far.
+// The process sets as trainer threads see them, with the changes that this rank has carried out so far.
 //
 // Thread-safe.
 class ProcessSets {
@@ -64,8 +61,8 @@ class ProcessSets {
   // Returns set 0, which contains all ranks and always exists.
   const Group& global() const { return *global_; }
 
-  // Returns the set whose ranks remove set `id` together. The result is `id` itself if the members of the set have
-  // created it, and 0 otherwise.
+  // Returns the set whose ranks remove set `id` together: `id` itself if the members of the set created it, otherwise
+  // 0.
   ProcessSetId RemoversOf(ProcessSetId id) const;
 
   // Returns the ids of the existing sets in ascending order.
@@ -80,12 +77,12 @@ class ProcessSets {
   const std::shared_ptr<const Group> global_;  // never removed
 };
 
-// Returns `status` as an error about the tensor `name`. If `status` is OK, returns OK. Leaves out the name if there is
-// no memory for the longer text.
+// Returns `status` as an error about the tensor `name`, or OK if `status` is OK. Leaves out the name if there is no
+// memory for the longer text.
 absl::Status AboutTensor(const std::string& name, const absl::Status& status);
 
-// Returns `status` as an error about the call that has made `submission`. If the caller has not named the operation,
-// adds the number of the operation's call.
+// Returns `status` as an error about the call that made `submission`. If the caller has not named the operation, adds
+// the number of its call.
 absl::Status AboutCall(const Submission& submission, const absl::Status& status);
 
 // The rank that makes a submission, and facts about its job.
@@ -96,7 +93,7 @@ struct Submitter {
 };
 
 // Checks whether `submission` is valid by itself. Later the negotiation checks whether the ranks' submissions match.
-// Errors: INVALID_ARGUMENT that names the tensor, the mistake and the remedy.
+// Errors: INVALID_ARGUMENT, naming the tensor, the mistake and the remedy.
 absl::Status CheckSubmission(const Submission& submission, const Submitter& submitter);
 
 // Calls CheckSubmission for each submission. Also checks that each group of tensors is complete, because a group runs

@@ -10,8 +10,7 @@
 namespace ronda {
 namespace {
 
-// Returns the bytes of a bucket in the wire's format. All tensors of a bucket have the same dtype and the same wire
-// format.
+// Returns the bytes of a bucket in the wire format. All of its tensors have the same dtype and the same wire format.
 uint64_t WireBytes(const TensorRequest& request, uint64_t bytes) {
   const WireFormatTraits& wire = TraitsOf(request.wire);
   const auto count = [&] { return bytes / SizeOf(request.dtype); };
@@ -100,8 +99,7 @@ void TensorLog::Started(const Collective& collective) {
   }
 }
 
-// A vetoed bucket did not run. A launched bucket ends later, when the device has carried it out. The DeviceWatch
-// records this end.
+// A vetoed bucket did not run. A launched bucket ends later, on the device, and the DeviceWatch records this end.
 void TensorLog::Ended(const Collective& collective, BucketOutcome outcome) {
   const uint64_t now = FlightNanoseconds();
   if (outcome == BucketOutcome::kDone || outcome == BucketOutcome::kFailed) {

@@ -16,18 +16,18 @@
 
 namespace ronda {
 
-// Records the events of a rank's tensors in the rank's flight recorder and counters. If the rank writes a timeline,
-// TensorLog also records the events in the timeline, in more detail.
+// Records the events of a rank's tensors in the rank's flight recorder and counters and, in more detail, in a timeline
+// if the rank writes one.
 //
-// Thread-safe. TensorLog does not own the flight recorder, the timeline or the counters.
+// Thread-safe. Does not own the objects in which it records.
 class TensorLog {
  public:
-  // `timeline` and `meter` may be nullptr. TensorLog then records nothing in the missing object.
+  // `timeline` and `meter` may be nullptr; then nothing is recorded in the missing object.
   TensorLog(FlightRecorder* flight, Timeline* timeline, RankMeter* meter)
       : flight_(flight), timeline_(timeline), meter_(meter) {}
 
-  // Returns the time for tensors that are submitted together, in nanoseconds. If a timeline shows the time, it is
-  // exact. Without a timeline, the time may be wrong by a few milliseconds.
+  // Returns the submission time for tensors that are submitted together, in nanoseconds. The time is exact if a
+  // timeline shows it, and otherwise may be off by a few milliseconds.
   uint64_t SubmissionTime() const {
     return IsDrawn() ? FlightNanoseconds() : static_cast<uint64_t>(absl::ToInt64Nanoseconds(CoarseFlightNow()));
   }

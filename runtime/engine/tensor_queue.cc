@@ -175,13 +175,13 @@ void TensorQueue::AdvanceLocked(Slot& slot) {
 }
 
 void TensorQueue::Assign(const Submission& submission, Slot& slot) {
-  // The code raises the version before it copies the request. So if the copy throws an exception, the old version does
-  // not belong to a changed request.
+  // Raises the version before it copies the request. So if the copy throws, the changed request does not keep the old
+  // version.
   if (slot.submission.request != submission.request) ++slot.version;
   Copy(submission, &slot.submission);
 }
 
-// Copies the request only if it differs. Most submissions have the same request as the last submission with the same
+// Copies the request only if it differs: most submissions have the same request as the last submission of the same
 // name.
 void TensorQueue::Copy(const Submission& submission, Submission* kept) {
   if (kept->request != submission.request) kept->request = submission.request;
@@ -373,7 +373,7 @@ bool TensorQueue::has_only_removals() const {
 void TensorQueue::Close(const absl::Status& status) {
   {
     MutexLock lock(&mu_);
-    // If a shutdown is in progress, the failure replaces the status of the shutdown.
+    // During a shutdown, the failure replaces the status of the shutdown.
     refusal_ = status;
     fresh_.clear();
     fresh_count_.store(0, std::memory_order_relaxed);
@@ -384,11 +384,11 @@ void TensorQueue::Close(const absl::Status& status) {
     {
       MutexLock lock(&mu_);
       if (in_flight_.empty()) return;
-      // The code makes the text before it removes the entry. If there is no memory for the text, the entry stays in the
-      // queue for the next attempt.
+      // Makes the text before it removes the entry. If there is no memory for the text, the entry stays in the queue
+      // for the next attempt.
       with_name = AboutTensor(*in_flight_.front().name, status);
       handle = RetireLocked(in_flight_.front());
-      // A follower may be in flight now, but the engine must not get this follower.
+      // A follower may be in flight now, but the engine must not get it.
       fresh_.clear();
       fresh_count_.store(0, std::memory_order_relaxed);
     }

@@ -49,21 +49,21 @@ struct TensorEntry {
 // The tensors in flight on this rank, by process set and name. Trainer threads add tensors, and the engine removes
 // them.
 //
-// When a tensor is complete, the queue keeps its name and its memory for the next submission with this name. So a
-// training step that is like earlier steps allocates nothing. A name is idle if it is not in flight. The queue keeps at
-// most kMaxIdle idle names, or as many as were ever in flight at the same time, if that is more. At the limit of idle
-// names, the queue forgets the names that have been idle for the longest time. The queue keeps no names of joins and of
-// changes of process sets, because these names may never be used again. When a process set is removed, the queue also
-// forgets the names in this set.
+// When a tensor is complete, the queue keeps its name and its memory for the next submission of this name. So a
+// training step like earlier steps allocates nothing. A name is idle if it is not in flight. The queue keeps at most
+// kMaxIdle idle names, or as many as were ever in flight at the same time, if that is more. At this limit, it forgets
+// the names that have been idle for the longest time. It keeps no names of joins and of changes of process sets,
+// because these names may never be used again. When a process set is removed, the queue also forgets the names in this
+// set.
 //
-// Thread-safe. Only the engine completes entries. So the engine's pointers to entries stay valid until the engine
-// completes the entries or closes the queue.
+// Thread-safe. Only the engine completes entries, so its pointers to entries stay valid until it completes the entries
+// or closes the queue.
 class TensorQueue {
  public:
   static constexpr size_t kMaxIdle = 4096;
 
-  // `callbacks` and `progress` are passed to the handles, and may be nullptr. `log` records submissions. The caller
-  // keeps the ownership of `log`.
+  // `callbacks` and `progress` are passed to the handles, and may be nullptr. `log` records submissions, and is not
+  // owned.
   TensorQueue(std::shared_ptr<CallbackThread> callbacks, std::shared_ptr<ProgressEngine> progress, TensorLog* log)
       : callbacks_(std::move(callbacks)),
         progress_(std::move(progress)),
@@ -73,10 +73,10 @@ class TensorQueue {
   using Ready = std::shared_ptr<const ReadyPoint>;
 
   // Adds a copy of `submission`. After an error or an exception (std::bad_alloc), nothing has been added. `ready` is
-  // set only for a tensor in the memory of a device. If the caller gave no name, and a tensor with the generated name
-  // is in flight already, the new tensor becomes a follower of that tensor. The engine gets the follower when the
-  // earlier tensor is complete. Errors: ALREADY_EXISTS if a name that the caller gave is in flight in its process set;
-  // the status with which the queue was closed.
+  // set only for a tensor in device memory. If the caller gave no name, and the generated name is already in flight,
+  // the new tensor becomes a follower of the tensor in flight. The engine gets the follower when that tensor is
+  // complete. Errors: ALREADY_EXISTS if a name that the caller gave is in flight in its process set; the status with
+  // which the queue was closed.
   absl::StatusOr<std::shared_ptr<Handle>> Add(const Submission& submission, absl::Time now,
                                               const Ready& ready = nullptr);
 
@@ -94,8 +94,8 @@ class TensorQueue {
   // Returns the entries in flight that HandOverFresh has already returned, in the order in which they were added.
   std::vector<TensorEntry*> HandedOver();
 
-  // Returns when the oldest of the entries that HandOverFresh would return was added. Returns the infinite future if it
-  // would return none.
+  // Returns when the oldest entry that HandOverFresh would return was added, or the infinite future if it would return
+  // none.
   absl::Time OldestFresh() const;
 
   // Returns the entry for which `time` returns the earliest time; nullptr if the queue is empty. `time` must not call
@@ -105,40 +105,38 @@ class TensorQueue {
   // Returns the entry of a tensor, or nullptr if no tensor with this name is in flight in this process set.
   const TensorEntry* Find(TensorKeyView key) const;
 
-  // Gives a message to the receive `match.receive`. From now on, the receive has the name of the message. The handle of
-  // the receive records the sender of the message.
+  // Gives a message to the receive `match.receive`. From now on, the receive has the name of the message, and its
+  // handle records the sender.
   // Errors: INTERNAL if the receive is not in flight, or if a tensor with the new name is in flight.
   absl::Status Match(const ReceiveMatch& match);
 
   // Frees the entry's name, and then completes the handle. If the status says that a rank was late, the followers of
-  // this entry also fail. If the followers did not fail, the late rank could still submit its tensor, and the ranks
-  // would match this tensor with one of the followers. REQUIRES: `entry` is in the queue.
+  // this entry also fail. Otherwise the late rank could still submit its tensor, and the ranks would match it with one
+  // of the followers. REQUIRES: `entry` is in the queue.
   void Complete(const TensorEntry* entry, absl::Status status);
 
-  // Completes many entries. `results` has one element per entry, and each is empty afterwards. After an exception no
-  // entry is complete.
+  // Completes many entries. `results` has one element per entry; all of them are empty afterwards. After an exception
+  // no entry is complete.
   void CompleteAll(absl::Span<const TensorEntry* const> entries, absl::Span<OperationResult> results);
 
-  // From now on, Add returns the error `status`. Later calls of Refuse have no effect.
+  // Makes Add return the error `status` from now on. Later calls of Refuse have no effect.
   void Refuse(absl::Status status);
 
-  // Must be called when the process set `process_set` was removed. Forgets the names of the set, except the names in
-  // flight.
+  // Must be called when `process_set` was removed. Forgets the names of the set, except the names in flight.
   void Forget(ProcessSetId process_set);
 
-  // Refuses new submissions. Completes every entry with `status`, to which it adds the name of the entry.
+  // Refuses new submissions. Completes every entry with `status`, with the name of the entry added.
   void Close(const absl::Status& status);
 
   // Returns whether a submission waits until an earlier submission with the same name is complete.
   bool has_followers() const { return follower_count_.load(std::memory_order_relaxed) > 0; }
 
-  // Returns how many tensors are in flight. If the calling thread knows that a submission was accepted, the result
-  // includes this submission.
+  // Returns how many tensors are in flight. The result includes every submission that the calling thread knows to be
+  // accepted.
   size_t size() const { return in_flight_count_.load(std::memory_order_relaxed); }
   bool empty() const { return size() == 0; }
 
-  // Returns whether all tensors in flight are removals of process sets. A rank that shuts down need not wait for
-  // removals of process sets.
+  // Returns whether only removals of process sets are in flight, for which a rank that shuts down need not wait.
   bool has_only_removals() const;
 
  private:
@@ -165,8 +163,8 @@ class TensorQueue {
   };
   using SlotList = std::list<Slot>;
 
-  // The table finds a slot by its name, and the slot owns the name. The table is not an Abseil table, because such a
-  // table is corrupt after it has found no memory to grow. The queue's table must stay intact when memory runs out.
+  // The table finds a slot by its name, and the slot owns the name. It is not an Abseil table, which is corrupt after
+  // an allocation in it has failed. This table must stay intact when memory runs out.
   using Table = std::unordered_map<TensorKeyView, Slot*, absl::Hash<TensorKeyView>>;
 
   // Returns the first of `submissions` whose group has tensors in flight, or nullptr.
@@ -189,7 +187,7 @@ class TensorQueue {
   std::shared_ptr<Handle> FollowLocked(const Submission& submission, const Ready& ready, absl::Time now, Slot& slot)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Returns whether a named submission may follow the last tensor of `slot`. A named submission may follow a refusal:
-  // the caller has no handle of the refusal, so it cannot wait until the refusal is complete.
+  // the caller has no handle of the refusal, and so cannot wait for it to complete.
   static bool IsFree(const Slot& slot) {
     const Submission& last = slot.followers.empty() ? slot.submission : slot.followers.back().submission;
     return !last.request.refusal.empty();
@@ -197,10 +195,10 @@ class TensorQueue {
   // Puts the slot's first follower in flight. Allocates no memory. REQUIRES: the slot is idle, and has a follower.
   void AdvanceLocked(Slot& slot) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   std::shared_ptr<Handle> MakeHandle(const Slot& slot);
-  // Returns the slot with the name in `key`. If the name has no slot, creates an idle slot.
+  // Returns the slot with the name in `key`. If there is none, creates an idle slot.
   Slot& SlotLocked(TensorKeyView key) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // Must be called before `slot` leaves the idle list. If a program repeats its steps, its next submission is probably
-  // the tensor that was completed right after this tensor.
+  // Must be called before `slot` leaves the idle list. If a program repeats its steps, it probably submits next the
+  // tensor that was completed right after this one.
   void ExpectAfterLocked(const Slot& slot) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void ForgetLocked(SlotList::iterator idle) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   static Slot& SlotOf(const TensorEntry* entry) { return *static_cast<const Slot*>(entry)->place; }
@@ -209,7 +207,7 @@ class TensorQueue {
   static void Copy(const Submission& submission, Submission* kept);
   // Makes the slot idle, or puts its first follower in flight. Returns the handle of the tensor that was in flight.
   std::shared_ptr<Handle> RetireLocked(Slot& slot) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // Records the fresh entries from index `first` on in the log.
+  // Records in the log the fresh entries from index `first` onwards.
   void RecordLocked(size_t first) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void CountStepLocked(Slot& slot, uint64_t now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void RemoveLocked(size_t first) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
@@ -230,9 +228,9 @@ class TensorQueue {
   std::list<Follower> spare_followers_ ABSL_GUARDED_BY(mu_);  // kept for their memory
   uint64_t step_ ABSL_GUARDED_BY(mu_) = 1;                    // a step ends when one of its names is submitted again
   std::vector<Slot*> fresh_ ABSL_GUARDED_BY(mu_);
-  // The sizes of the queue, which threads may read without the lock. The sizes are written under mu_. So a thread that
-  // knows of a submission also sees the sizes after this submission. If no thread makes progress when an entry is
-  // added, the adding thread ensures that one does so afterwards (progress_engine.h).
+  // The sizes of the queue, which threads may read without the lock. They are written under mu_, so a thread that knows
+  // of a submission also sees sizes that include it. If no thread makes progress when an entry is added, the adding
+  // thread ensures that one does so afterwards (progress_engine.h).
   std::atomic<size_t> in_flight_count_{0};
   std::atomic<size_t> follower_count_{0};  // of all slots
   std::atomic<size_t> fresh_count_{0};

@@ -21,13 +21,13 @@ bool Intersect(const std::vector<RankId>& a, const std::vector<RankId>& b) {
   return std::any_of(a.begin(), a.end(), [&](RankId rank) { return std::binary_search(b.begin(), b.end(), rank); });
 }
 
-// Returns for example "rank 0 (host h, pid 42), rank 1 (host h, pid 43)", or "ranks 0 - 63".
+// Returns, for example, "rank 0 (host h, pid 42), rank 1 (host h, pid 43)", or "ranks 0 - 63".
 std::string Identify(const WaitingView& view, const std::vector<RankId>& ranks) {
   if (ranks.size() > kRanksIdentified) return NameRanks(ranks);
   return absl::StrJoin(ranks, ", ", [&](std::string* out, RankId rank) { absl::StrAppend(out, view.Describe(rank)); });
 }
 
-// Returns for example "tensor 'a' (allreduce of float32 [3]): submitted by rank 0, not by rank 1".
+// Returns, for example, "tensor 'a' (allreduce of float32 [3]): submitted by rank 0, not by rank 1".
 std::string DescribeLack(const Waiting& tensor) {
   if (tensor.missing.empty()) return absl::StrCat(tensor.description, " lacks the rest");
   return absl::StrCat(tensor.description, ": submitted by ", NameRanks(tensor.present), ", not by ",
@@ -48,8 +48,8 @@ void DeadlockDetector::RecordDecisions() {
   if (std::exchange(waiting_, 0) > 0) waits_.assign(waits_.size(), false);
 }
 
-// Returns the largest set of waiting ranks with two properties. Each rank of the set has submitted a tensor. No tensor
-// that a rank of the set has submitted can become complete without a further submission of a rank of the set.
+// Returns the largest set of waiting ranks in which each rank has submitted a tensor, and no such tensor can become
+// complete without a further submission from a rank of the set.
 std::vector<RankId> DeadlockDetector::StuckRanks(absl::Span<const Waiting> tensors) const {
   std::vector<RankId> stuck;
   for (RankId rank = 0; rank < static_cast<RankId>(waits_.size()); ++rank) {
@@ -58,8 +58,8 @@ std::vector<RankId> DeadlockDetector::StuckRanks(absl::Span<const Waiting> tenso
   while (true) {
     std::set<RankId> have_submitted, may_go_on;
     for (const Waiting& tensor : tensors) {
-      // If a group is held, all ranks have submitted those of its tensors that are concluded. All ranks must still
-      // submit the rest of the group.
+      // If a group is held, all ranks have submitted its concluded tensors, and must still submit the rest of the
+      // group.
       const bool lacks_stuck_rank = Intersect(tensor.missing.empty() ? tensor.present : tensor.missing, stuck);
       (lacks_stuck_rank ? have_submitted : may_go_on).insert(tensor.present.begin(), tensor.present.end());
     }

@@ -13,15 +13,14 @@
 
 namespace ronda {
 
-// Finds ranks that wait for each other, long before a deadline passes. In a deadlock, the programs of all ranks that
-// take part wait. Each tensor that a rank of the deadlock has submitted lacks the submission of another rank of the
-// deadlock.
+// Finds ranks that wait for each other, long before a deadline passes. In a deadlock, the programs of all its ranks
+// wait, and each tensor that one of these ranks has submitted lacks the submission of another.
 //
 // A rank that computes is never part of a deadlock, because it may still submit the missing tensors. In a program with
-// several threads, one thread may wait while another thread is about to submit a missing tensor. So a found deadlock
-// leads only to a warning.
+// several threads, one thread may wait while another thread is about to submit a missing tensor. So a deadlock that is
+// found leads only to a warning.
 //
-// DeadlockDetector is a pure state machine on the coordinator. Thread-compatible.
+// A pure state machine on the coordinator. Thread-compatible.
 class DeadlockDetector {
  public:
   explicit DeadlockDetector(int world_size) : waits_(world_size, false) {}
@@ -29,12 +28,12 @@ class DeadlockDetector {
   // Must be called when `rank` has reported that its program waits or runs.
   void Record(RankId rank, RankReport::Program program);
 
-  // Must be called when the coordinator has sent decisions. After the coordinator's decisions, all ranks are treated as
-  // running until they report again that they wait.
+  // Must be called when the coordinator has sent decisions. After that, all ranks count as running until they report
+  // again that they wait.
   void RecordDecisions();
 
-  // Describes the deadlock. Returns an empty text if there is no deadlock, or if the last call has found the same one.
-  // `view` shows all tensors that wait.
+  // Describes the deadlock. Returns an empty string if there is no deadlock, or if it is the one that the last call
+  // found. `view` shows all tensors that wait.
   std::string Inspect(const WaitingView& view);
 
  private:

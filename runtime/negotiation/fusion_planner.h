@@ -11,7 +11,7 @@
 
 namespace ronda {
 
-// A tensor that every rank has submitted, and how the response list names it.
+// A tensor that every rank has submitted, and how the response list refers to it.
 struct Agreed {
   std::shared_ptr<const Response> response;
   CacheId cached_as = 0;  // the list has only this id; 0: it has the full response
@@ -19,14 +19,14 @@ struct Agreed {
   TensorRequest::Absent absent = TensorRequest::Absent::kNotCounted;
 };
 
-// Groups tensors into buckets. The ranks carry out each bucket as one collective.
+// Groups tensors into buckets, each of which the ranks carry out as one collective.
 //
-// Tensors may share a bucket if their operation can be fused (OperationTraits), if they are of the same kind
-// (SameKind), and if the same joined ranks do not take part in them. Two Adasum tensors may also share a bucket, but
-// each of the tensors gets its own weights. Tensors of different groups may share a bucket.
+// Tensors may share a bucket if their operation can be fused (OperationTraits), they are of the same kind (SameKind),
+// and the same joined ranks take no part in them. Two Adasum tensors may also share a bucket, but each of them gets its
+// own weights. Tensors of different groups may share a bucket.
 //
 // A bucket holds at most `threshold` bytes, or a single tensor of any size. A tensor goes into the open bucket of its
-// kind, even if tensors of other kinds came between. The buckets run in the order of their first tensors.
+// kind, even if tensors of other kinds came in between. The buckets run in the order of their first tensors.
 //
 // The plan depends only on the arguments of Plan and on the options. Only the coordinator has a planner, and the
 // coordinator sends the buckets to the other ranks.
@@ -38,7 +38,7 @@ class FusionPlanner {
 
   explicit FusionPlanner(Options options) : options_(options) {}
 
-  // REQUIRES: the numbers of elements fit into memory (the codec and the client have checked this).
+  // REQUIRES: the sizes of the tensors fit into memory (the codec and the client have checked this).
   std::vector<Bucket> Plan(std::vector<Agreed> agreed) const;
 
  private:

@@ -16,10 +16,9 @@
 namespace ronda {
 namespace {
 
-// No response list and no report has this many tensors. This limit bounds the memory that a few damaged bytes can
-// request.
+// More tensors than any response list or report has. This limit bounds the memory that a few damaged bytes can request.
 constexpr size_t kMaxIds = size_t{1} << 18;
-// No job has this many ranks.
+// More ranks than any job has.
 constexpr size_t kMaxRanks = size_t{1} << 16;
 
 absl::Status Damaged(absl::string_view problem) {
@@ -52,7 +51,7 @@ absl::Duration DurationFromNanoseconds(int64_t ns) {
   return ns == std::numeric_limits<int64_t>::max() ? absl::InfiniteDuration() : absl::Nanoseconds(ns);
 }
 
-// Converts the value of a request's field to the type that the field's protobuf setter takes. The function has one
+// Converts the value of a request's field to the type that the protobuf setter of the field takes. There is one
 // overload per type of field.
 template <typename T>
 auto ToScalar(T value) {
@@ -148,7 +147,7 @@ bool Decode(const v1::WaitLimits& proto, WaitLimits* limits) {
   return proto.warning_ns() >= 0 && proto.deadline_ns() >= 0;
 }
 
-// Returns the name of a field whose value is possible but contradicts another field. Returns nullptr if no field does.
+// Returns the name of a field whose value is possible but contradicts another field; nullptr if there is none.
 const char* Contradiction(const TensorRequest& request) {
   const OperationTraits& traits = TraitsOf(request.op);
   if ((request.op == OpType::kJoin) != (request.name == kJoinName)) return "name";

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The ranks' reports to the coordinator, and the coordinator's answers. Each exists as a plain struct, and as a message
-// of proto/ronda/v1/negotiation.proto.
+// The ranks' reports to the coordinator, and the coordinator's answers. Each is a plain struct here, and a message in
+// proto/ronda/v1/negotiation.proto.
 #ifndef RONDA_RUNTIME_NEGOTIATION_MESSAGES_H_
 #define RONDA_RUNTIME_NEGOTIATION_MESSAGES_H_
 
@@ -23,8 +23,8 @@
 
 namespace ronda {
 
-// A request that a rank repeats in full. The rank has reported the request by an id, and the id was evicted before the
-// request was answered.
+// A request that a rank repeats in full, because it reported the request by an id that was evicted before the request
+// was answered.
 struct RepeatedRequest {
   CacheId id = 0;
   TensorRequest request;
@@ -41,34 +41,33 @@ struct RankReport {
   // in flight, and this report is its last report.
   enum class Presence : uint8_t { kPresent, kDraining, kShuttingDown } presence = Presence::kPresent;
   std::string identity;  // in the first report: "host h, pid 42"
-  // The number of the latest schedule that this rank has begun, or 0 if it has begun none. A report that was sent
-  // before a schedule began is ignored, because its submissions are part of the schedule, or are reported again after
-  // the unlock.
+  // The number of the latest schedule that this rank has begun, or 0 if there was none. A report that was sent before a
+  // schedule began is ignored, because its submissions are part of the schedule, or are reported again after the
+  // unlock.
   uint64_t schedule = 0;
-  // Whether the program may have learned of a completion between two moments: the last submission of the previous
-  // report and the last submission of this one. If the program has learned of no completion (kNo), the submissions of
-  // this report do not depend on the submissions of the previous report.
+  // Whether the program may have learned of a completion between the last submission of the previous report and the
+  // last submission of this one. If not (kNo), the submissions of this report do not depend on the submissions of the
+  // previous report.
   enum class Waited : uint8_t { kPerhaps, kNo } waited = Waited::kPerhaps;
-  // Whether the last schedule fitted the program. kDidNotFit means that in this schedule, tensors waited for other
-  // tensors that came only later. With kDidNotFit, the program no longer submits its tensors as in the steps from which
-  // the schedule was made.
+  // Whether the last schedule fitted the program. kDidNotFit means that tensors waited in this schedule for other
+  // tensors that came only later, so the program no longer submits its tensors as in the steps from which the schedule
+  // was made.
   enum class LastSchedule : uint8_t { kFitted, kDidNotFit } last_schedule = LastSchedule::kFitted;
   // kWaits means that a thread of the program waits for an operation, and that the program has submitted nothing for a
   // while.
   enum class Program : uint8_t { kRuns, kWaits } program = Program::kRuns;
-  // How long ago the last submission of this report was made. The age is not zero after an unlock, because the
-  // submissions have waited in the schedule.
+  // How long ago the last submission of this report was made. Not zero after an unlock, because the submissions have
+  // waited in the schedule.
   absl::Duration age;
 };
 
-// One tensor that every rank of its process set is ready to operate on, except the ranks that have joined.
+// One tensor that every rank of its process set has submitted, except the ranks that have joined.
 //
-// All ranks have submitted the same `request.shape`, except for the first dimension. FirstDimension says what the first
-// dimension of `request.shape` is. For kGathered, the first dimension of `request.shape` is 0, and `first_dims` has the
-// first dimension of every member, in the order of the process set. (For all other values, `first_dims` is empty.) For
-// kLocal, the first dimension is 0. For kOfRoot, the first dimension is the root's.
+// All ranks have submitted the same `request.shape`, except for the first dimension, which depends on FirstDimension.
+// For kGathered, it is 0, and `first_dims` has the first dimension of every member, in the order of the process set.
+// (For all other values, `first_dims` is empty.) For kLocal, it is 0. For kOfRoot, it is the root's.
 //
-// If the operation adds a process set, `request.subject` of the response is the new set's id.
+// If the operation adds a process set, `request.subject` is the id of the new set.
 struct Response {
   TensorRequest request;
   std::vector<int64_t> first_dims;
@@ -76,11 +75,10 @@ struct Response {
   friend bool operator==(const Response&, const Response&) = default;
 };
 
-// One tensor that the ranks must carry out. An Execution is either a full response, or the id of a response in the
-// response cache.
+// One tensor that the ranks must carry out, as a full response or as the id of a response in the response cache.
 using Execution = std::variant<CacheId, Response>;
 
-// Tensors of one process set that the ranks carry out together, as one collective.
+// Tensors of one process set that the ranks carry out as one collective.
 struct Bucket {
   std::vector<Execution> executions;
   std::vector<RankId> joined;  // members of the process set that do not take part; ascending
@@ -99,7 +97,7 @@ struct AgreedBucket {
   std::shared_ptr<const Group> participants;  // without those that have joined; send/recv: sender and receiver
 };
 
-// A tensor that will not be carried out. The error answers the submissions of `ranks`, but not of other ranks.
+// A tensor that will not be carried out. The error answers only the submissions of `ranks`.
 struct TensorError {
   std::string name;
   ProcessSetId process_set = kGlobalProcessSet;
@@ -109,9 +107,8 @@ struct TensorError {
   TensorKeyView key() const { return {process_set, name}; }
 };
 
-// Assigns a message to a receive that takes messages in the order of arrival (IsOrderedReceive). From now on the
-// receiver's submission has the name of the message. An error or a bucket in the same response list answers the
-// submission.
+// Assigns a message to a receive that takes messages in the order of arrival (IsOrderedReceive). From now on, the
+// receiver's submission has the name of the message, and an error or a bucket in the same response list answers it.
 struct ReceiveMatch {
   ProcessSetId process_set = kGlobalProcessSet;
   RankId receiver = 0;
@@ -132,8 +129,8 @@ struct JobSettings {
   friend bool operator==(const JobSettings&, const JobSettings&) = default;
 };
 
-// The work that all ranks do next. A rank first applies the settings, then the matches, the errors, the buckets, and at
-// last the schedule.
+// The work that all ranks do next. A rank applies first the settings, then the matches, the errors, the buckets, and
+// finally the schedule.
 struct ResponseList {
   std::optional<JobSettings> settings;  // in the first list, and in any that changes them
   std::vector<ReceiveMatch> matches;
@@ -142,8 +139,7 @@ struct ResponseList {
   std::optional<Schedule> schedule;
   enum class Job : uint8_t { kGoesOn, kEnds } job = Job::kGoesOn;  // kEnds: all ranks have shut down
 
-  // The function does not check `matches`, because a list with a match always has an error or a bucket that answers the
-  // match.
+  // Does not check `matches`, because a list with a match always has an error or a bucket that answers the match.
   bool empty() const { return !settings && errors.empty() && buckets.empty() && !schedule && job == Job::kGoesOn; }
 };
 
@@ -151,7 +147,7 @@ std::string Encode(const RankReport& report);
 std::string Encode(const ResponseList& list);
 
 // The decoders check every enum, dimension and rank, so callers need no further checks.
-// Errors: INVALID_ARGUMENT that names the field and the tensor.
+// Errors: INVALID_ARGUMENT, naming the field and the tensor.
 absl::StatusOr<RankReport> DecodeRankReport(absl::string_view bytes);
 absl::StatusOr<ResponseList> DecodeResponseList(absl::string_view bytes);
 

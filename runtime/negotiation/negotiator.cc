@@ -56,7 +56,7 @@ absl::Status Negotiator::Add(RankId rank, const RankReport& report, absl::Time n
     RONDA_RETURN_IF_ERROR(joins ? SubmitJoin(rank, request) : Submit(rank, request, Time::kNow));
   }
   if (!receives_.empty()) MatchReceives();
-  // Groups must not fail before this point: only now the rank has reported all tensors of its groups.
+  // Groups must not fail before this point, because only now has the rank reported all tensors of its groups.
   for (const auto& [group, status] : std::exchange(failed_groups_, {})) FailGroup(group, status);
   ReleaseGroups();
   if (report.presence == RankReport::Presence::kDraining) ranks_.Drain(rank);
@@ -65,7 +65,7 @@ absl::Status Negotiator::Add(RankId rank, const RankReport& report, absl::Time n
   return absl::OkStatus();
 }
 
-// When a large job repeats its steps, the coordinator spends most of its time here. So SubmitById only makes one lookup
+// When a large job repeats its steps, the coordinator spends most of its time here. So SubmitById makes only one lookup
 // by number, and sets one bit.
 absl::Status Negotiator::SubmitById(RankId rank, CacheId id) {
   PendingTensor* tensor = pending_.FindById(id);
@@ -80,7 +80,7 @@ absl::Status Negotiator::SubmitById(RankId rank, CacheId id) {
 absl::Status Negotiator::StartById(RankId rank, CacheId id) {
   std::shared_ptr<const Response> response = cache_.Get(id);
   if (response == nullptr) {
-    // The id was evicted before the report arrived. So the submission is ignored, and the rank will repeat it in full.
+    // The id was evicted before the report arrived, so the submission is ignored, and the rank will repeat it in full.
     inboxes_[rank].ignored.insert(id);
     return absl::OkStatus();
   }
@@ -179,7 +179,7 @@ void Negotiator::MatchReceives() {
   });
 }
 
-// Finds a message for the receive. Turns the receive into the receiver's submission of the message that was found.
+// Finds a message for the receive, and turns the receive into the receiver's submission of this message.
 bool Negotiator::MatchReceive(PendingTensor* receive) {
   // If an id of the sender or of the receiver was ignored, an earlier request of this rank may still come.
   const auto is_told = [this](RankId rank) { return inboxes_[rank].ignored.empty(); };
@@ -204,8 +204,7 @@ bool Negotiator::MatchReceive(PendingTensor* receive) {
   return true;
 }
 
-// Merges a submission that was reported in full. Records how the request differs from the first submission of this
-// tensor.
+// Merges a submission that was reported in full, and records how it differs from the first submission of this tensor.
 void Negotiator::Merge(RankId rank, const TensorRequest& request, PendingTensor* tensor) {
   TensorRequest& first = tensor->spelled;
   if (request.limits != first.limits) {
@@ -216,8 +215,8 @@ void Negotiator::Merge(RankId rank, const TensorRequest& request, PendingTensor*
   if (!request.refusal.empty()) {
     MergeRefusal(rank, request, tensor);
   } else if (!first.refusal.empty() || (rank == tensor->first_rank && tensor->submitted.count() == 0)) {
-    // There is nothing to compare. Either this submission is the first, or the first submission was a refusal, which
-    // does not describe the tensor.
+    // There is nothing to compare: either this is the first submission, or the first one was a refusal, which does not
+    // describe the tensor.
   } else {
     MergeDifference(rank, request, tensor);
   }
@@ -242,7 +241,7 @@ void Negotiator::MergeDifference(RankId rank, const TensorRequest& request, Pend
   tensor->mismatch = mismatch.value_or("");
 }
 
-// If several ranks refuse the tensor, the error has the text of the lowest of these ranks, whatever the order of their
+// If several ranks refuse the tensor, the error has the text of the lowest of them, whatever the order of their
 // reports.
 void Negotiator::MergeRefusal(RankId rank, const TensorRequest& request, PendingTensor* tensor) const {
   if (!tensor->refusal.empty() && tensor->refused_by < rank) return;
@@ -280,7 +279,7 @@ absl::Status Negotiator::SubmitJoin(RankId rank, const TensorRequest& request) {
   if (inboxes_[rank].ignored.empty()) {
     Join(rank, request);
   } else {
-    // The join is delayed, because the rank will first repeat requests that it submitted before the join.
+    // The join is delayed, because the rank will first repeat requests that it made before the join.
     inboxes_[rank].delayed_joins.push_back(request);
   }
   return absl::OkStatus();
@@ -299,8 +298,8 @@ void Negotiator::Join(RankId rank, const TensorRequest& request) {
     return position && !tensor.submitted.Contains(*position);
   };
   for (PendingTensor* tensor : pending_.Select(lacks_it)) {
-    // Here Conclude removes no other pending tensor. Only a change of process sets would do so, and such a change does
-    // not run without a rank.
+    // Conclude removes no other pending tensor here. Only a change of process sets would do so, and such a change does
+    // not run without a rank that has joined.
     if (--tensor->missing == 0) Conclude(tensor);
   }
   if (joins->complete()) {
@@ -373,7 +372,7 @@ void Negotiator::FailForDeparture(PendingTensor* tensor) {
   for (RankId departed : ranks_.departures()) {
     const std::optional<int> position = tensor->participants->PositionOf(departed);
     if (!position || tensor->submitted.Contains(*position)) continue;
-    // The tensor does not wait for this rank, because the rank has joined.
+    // The tensor does not wait for this rank, which has joined.
     if (HasJoined(departed, tensor->request().process_set)) continue;
     // The receive may still get a message that the rank has already sent.
     if (IsOrderedReceive(tensor->request()) && !ranks_.HasShutDown(departed)) continue;
@@ -408,8 +407,8 @@ void Negotiator::Conclude(PendingTensor* tensor) {
     FailGroupsOf(*concluded.tensor, concluded.verdict);
     Answer(std::move(concluded.tensor), concluded.verdict);
   } else if (!concluded.tensor->refusal.empty()) {
-    // A refused tensor is answered immediately, and is not held with its group, because a refusal names no group. A
-    // rank that refuses a group refuses each tensor of the group.
+    // A refused tensor is answered immediately, and not held with its group, because a refusal names no group. A rank
+    // that refuses a group refuses each of its tensors.
     Answer(std::move(concluded.tensor), concluded.verdict);
   } else if (!concluded.tensor->request().group.empty()) {
     groups_.Hold(std::move(concluded), now_);
@@ -498,7 +497,7 @@ void Negotiator::ReleaseGroups() {
   }
 }
 
-// Fails the held tensors of the group, and the tensors of the group that still wait for ranks.
+// Fails the tensors of the group that are held, or that still wait for ranks.
 void Negotiator::FailGroup(TensorKeyView group, const absl::Status& status) {
   for (HeldGroup& held : groups_.Take(group)) AnswerAll(std::move(held), status);
   const auto in_group = [&](const PendingTensor& tensor) {

@@ -24,23 +24,22 @@
 
 namespace ronda {
 
-// Finds the tensors that all ranks have submitted, and decides in which order the ranks run these tensors. The
-// negotiator runs on the coordinator.
+// Finds the tensors that all ranks have submitted, and decides in which order the ranks run them. Runs on the
+// coordinator.
 //
-// Ranks report whenever they have new submissions. There are no fixed rounds. The ranks agree on a tensor when the last
+// Ranks report whenever they have new submissions; there are no fixed rounds. The ranks agree on a tensor when the last
 // rank of its process set has reported the tensor, or has joined. Tensors run in the order in which the ranks agree on
 // them. If submissions of a tensor contradict each other, the tensor fails on all ranks, but only after the last rank
-// has reported it. The error quotes two of the ranks. A tensor that a rank has refused fails as a tensor with
-// contradicting submissions does. A receive in the order of arrival gets the message that has waited for the longest
-// time and that no other receive has named. If a rank shuts down, every tensor that lacks the rank's submission fails,
-// now and later. docs/protocol.md explains the states and the rules.
+// has reported it. The error quotes two of the ranks. A tensor that a rank has refused fails in the same way. A receive
+// in the order of arrival gets the message that has waited longest and that no other receive has named. If a rank shuts
+// down, every tensor that lacks its submission fails, now and later. docs/protocol.md explains the states and the
+// rules.
 //
 // When the job repeats its training steps, a response list begins a schedule (runtime/step/step.h). Until the schedule
 // is unlocked, the ranks negotiate nothing.
 //
-// The negotiator is a pure state machine. The negotiator owns no thread, reads no clock, and does no I/O. The
-// negotiator's decisions depend only on the calls that it gets, so a recorded negotiation can be replayed
-// (recording.h).
+// A pure state machine, which owns no thread, reads no clock, and does no I/O. Its decisions depend only on the calls
+// that it gets, so a recorded negotiation can be replayed (recording.h).
 //
 // Thread-compatible.
 class Negotiator {
@@ -63,17 +62,15 @@ class Negotiator {
     size_t min_bucket_bytes = 0;  // in schedules
   };
 
-  // A function that is called for each submission in a report. The report may have the submission in full, or only its
-  // id.
+  // Called for each submission in a report, whether the report has it in full or only its id.
   using ReadyCallback = std::function<void(RankId, const TensorRequest&)>;
 
   explicit Negotiator(Options options);
 
-  // Processes a report that `rank` has sent. `now` is the present time. `on_ready` may be nullptr. The negotiator does
-  // not keep it.
-  // Errors: INVALID_ARGUMENT if no rank that works correctly can have sent this report. Examples: a tensor is reported
-  // twice, a process set never existed or lacks the rank, a root is outside of the process set, or a report comes after
-  // a shutdown or during a locked schedule.
+  // Processes a report that `rank` has sent. `now` is the current time. `on_ready` may be nullptr, and is not kept.
+  // Errors: INVALID_ARGUMENT if no correct rank can have sent this report. For example, it reports a tensor twice, a
+  // process set never existed or lacks the rank, a root is outside the process set, or the report comes after a
+  // shutdown or during a locked schedule.
   absl::Status Add(RankId rank, const RankReport& report, absl::Time now, const ReadyCallback* on_ready = nullptr);
 
   // Fails a tensor and its whole group with `status`, for all ranks that have submitted them. Does nothing if no rank
@@ -81,20 +78,20 @@ class Negotiator {
   void Fail(TensorKeyView tensor, const absl::Status& status);
 
   // Returns the decisions since the last call, with the tensors fused into buckets. Every rank must apply the
-  // decisions. If the list begins a schedule, no tensor waits any more.
+  // decisions. If the list begins a schedule, no tensor is waiting any more.
   ResponseList TakeResponses();
 
   // Must be called when the ranks have unlocked the schedule. `progress` says how far the ranks have carried out the
   // schedule. REQUIRES: a schedule is locked.
   void Unlock(const ScheduleProgress& progress);
 
-  // Sets the sizes of buckets. The new sizes apply from the next list on.
+  // Sets the sizes of buckets, from the next list on.
   void SetBucketSizes(const BucketSizes& sizes);
 
-  // Returns whether the last list that began a schedule is still in effect.
+  // Returns whether the schedule that a list began last is still locked.
   bool locked() const { return steps_.locked(); }
 
-  // Returns a view of the tensors that wait. The view is valid until the next call of a method that is not const.
+  // Returns a view of the waiting tensors. It is valid until the next call of a non-const method.
   WaitingView waiting() const { return {{pending_, joins_, groups_, ranks_}, options_.limits, own_limits_}; }
   bool anything_waits() const { return !waiting().empty(); }
 
@@ -107,8 +104,8 @@ class Negotiator {
     absl::flat_hash_set<CacheId> ignored;      // ids reported after their eviction: the rank will repeat them
     std::vector<TensorRequest> delayed_joins;  // handled after the rank has repeated them
   };
-  // The time at which a submission is regarded as made. A repeated request is regarded as made when it was first
-  // submitted, even if the rank has joined since then.
+  // When a submission counts as made. A repeated request counts as made when it was first submitted, even if the rank
+  // has joined since then.
   enum class Time { kNow, kBeforeJoining };
   // Whether a report was sent before the latest schedule began.
   enum class Freshness { kFresh, kStale };
@@ -151,7 +148,7 @@ class Negotiator {
   void ChangeProcessSets(TensorRequest* request);
   void FailAllOf(ProcessSetId set);
   void FailGroup(TensorKeyView group, const absl::Status& status);
-  // Makes all groups of `tensor` fail with `verdict`, because ranks have submitted the tensor in different groups.
+  // Makes all groups of `tensor` fail with `verdict`, because ranks have submitted it in different groups.
   void FailGroupsOf(const PendingTensor& tensor, const absl::Status& verdict);
   void AnswerAll(HeldGroup group, const absl::Status& status);
   void Answer(std::unique_ptr<PendingTensor> tensor, const absl::Status& status);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The functions with which the negotiator decides when a locked schedule begins and what the schedule contains.
+// The part of the negotiator that decides when a locked schedule begins and what it contains.
 
 #include <algorithm>
 #include <memory>
@@ -62,7 +62,7 @@ void Negotiator::DescribeStep(std::vector<StepTensor>& step) const {
   }
 }
 
-// Returns whether no other tensor waits. If another tensor waited, the ranks would unlock the new schedule immediately.
+// Returns whether no other tensor waits. If one did, the ranks would unlock the new schedule immediately.
 bool Negotiator::OnlyTheseWait(const StepBuckets& buckets) const {
   if (!joins_.empty() || !groups_.empty() || !ranks_.departures().empty()) return false;
   for (const Inbox& inbox : inboxes_) {

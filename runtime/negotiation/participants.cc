@@ -19,8 +19,8 @@ absl::Status CheckMember(absl::string_view role, RankId member, RankId rank, con
                                                  request.process_set, " of ", members.size(), " ranks"));
 }
 
-// Checks a request that adds or removes a process set. If a set was created only by its members, its removal must be an
-// operation on this set itself.
+// Checks a request that adds or removes a process set. If only its members created a set, its removal must be an
+// operation on the set itself.
 absl::Status CheckProcessSetChange(RankId rank, const TensorRequest& request, const ProcessSetTable& process_sets,
                                    const JobRanks& ranks) {
   const bool on_itself = request.op == OpType::kRemoveProcessSet && request.process_set == request.subject &&

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The tables that say which ranks take part in an operation. The tables contain the ranks that have shut down, the
-// process sets, and the ranks that have joined. This file also has functions that check a request against these tables.
+// The tables that say which ranks take part in an operation: the ranks that have shut down, the process sets, and the
+// ranks that have joined. This file also has functions that check a request against these tables.
 #ifndef RONDA_RUNTIME_NEGOTIATION_PARTICIPANTS_H_
 #define RONDA_RUNTIME_NEGOTIATION_PARTICIPANTS_H_
 
@@ -54,7 +54,7 @@ class JobRanks {
   bool Has(RankId rank) const { return rank >= 0 && rank < size(); }
   bool Submits(RankId rank) const { return !drained_[rank]; }
   bool HasShutDown(RankId rank) const { return departed_[rank]; }
-  // Returns the ranks that will submit nothing more, in the order in which they have reported this.
+  // Returns the ranks that will submit nothing more, in the order in which they reported this.
   const std::vector<RankId>& departures() const { return departures_; }
   bool all_departed() const { return departed_count_ == size(); }
   bool some_departed() const { return departed_count_ > 0 && !all_departed(); }
@@ -71,9 +71,9 @@ class JobRanks {
   absl::Time first_departure_;
 };
 
-// The process sets of a job. A table of process sets depends only on the sequence of responses. So all ranks have equal
-// tables, although the ranks never compare their tables. Process sets get the ids 1, 2, ... in the order in which they
-// are added. No id is used twice.
+// The process sets of a job. The table depends only on the sequence of responses, so all ranks have equal tables
+// without comparing them. Process sets get the ids 1, 2, ... in the order in which they are added, and no id is used
+// twice.
 //
 // Thread-compatible. Callers may keep a Group even after its process set was removed.
 class ProcessSetTable {
@@ -83,8 +83,7 @@ class ProcessSetTable {
   // Returns the members of a set, or nullptr if no set has this id or the set was removed.
   std::shared_ptr<const Group> Find(ProcessSetId id) const { return id < sets_.size() ? sets_[id] : nullptr; }
 
-  // Returns whether the members of the set have created it, without the other ranks. If the members have created the
-  // set without the other ranks, the members also remove the set without the other ranks.
+  // Returns whether the members alone created the set. If so, the members alone also remove it.
   bool CreatedByMembers(ProcessSetId id) const { return id < by_members_.size() && by_members_[id]; }
 
   // Returns whether a set with this id exists or has existed.
@@ -93,9 +92,9 @@ class ProcessSetTable {
   // The id that the next set will get.
   ProcessSetId next_id() const { return static_cast<ProcessSetId>(sets_.size()); }
 
-  // If the response adds or removes a set, makes this change in the table.
-  // Errors: INVALID_ARGUMENT if this response cannot come next. Examples are an id that is not next_id(), members that
-  // are no ranks of the job, and the removal of a set that does not exist.
+  // If the response adds or removes a set, makes this change in the table. Errors: INVALID_ARGUMENT if this response
+  // cannot come next, for example because an id is not next_id(), a member is not a rank of the job, or a set to remove
+  // does not exist.
   absl::Status Apply(const Response& response);
 
  private:
@@ -106,12 +105,12 @@ class ProcessSetTable {
   std::vector<bool> by_members_;                    // by id
 };
 
-// A set of positions in a Group. PositionSet has one bit per position, and counts the positions that it contains.
+// A set of positions in a Group, with one bit per position and a count.
 //
 // Thread-compatible.
 class PositionSet {
  public:
-  // Empties the set, and allocates memory for the positions 0 to `size` - 1. The set reuses its memory.
+  // Empties the set, and makes room for the positions 0 to `size` - 1. Reuses the set's memory.
   void Reset(int size) {
     words_.assign((static_cast<size_t>(size) + 63) / 64, 0);
     count_ = 0;
@@ -119,7 +118,7 @@ class PositionSet {
 
   bool Contains(int position) const { return (words_[position / 64] >> (position % 64) & 1) != 0; }
 
-  // Inserts a position. Returns false if the position was in the set already.
+  // Inserts a position. Returns false if the position was already in the set.
   bool Insert(int position) {
     uint64_t& word = words_[position / 64];
     const uint64_t bit = uint64_t{1} << (position % 64);
@@ -136,7 +135,7 @@ class PositionSet {
   int count_ = 0;
 };
 
-// The members of one process set that have joined. At least one member has joined.
+// The members of one process set that have joined; at least one has.
 struct SetJoins {
   TensorRequest request;                 // of the first to join
   std::shared_ptr<const Group> members;  // of the process set
@@ -188,18 +187,17 @@ class JoinTable {
   absl::flat_hash_map<ProcessSetId, SetJoins> sets_;
 };
 
-// Returns the ranks that carry out `request` if no rank has joined. `members` are the members of the request's process
-// set.
+// Returns the ranks that carry out `request` if no rank has joined. `members` is the process set of the request.
 std::shared_ptr<const Group> ParticipantsOf(const TensorRequest& request, std::shared_ptr<const Group> members);
 
-// Checks that a rank without bugs can have sent `request`, whose process set exists. The codec has already made all
-// checks that need no knowledge of the job. Errors: INVALID_ARGUMENT that names the rank.
+// Checks that a correct rank can have sent `request`, whose process set exists. The codec has already checked
+// everything that needs no knowledge of the job. Errors: INVALID_ARGUMENT, naming the rank.
 absl::Status CheckRequest(RankId rank, const TensorRequest& request, const ProcessSetTable& process_sets,
                           const JobRanks& ranks);
 
 // Checks whether a tensor on which all ranks agree can be carried out without the ranks in `joined`. If the operation
 // changes process sets, also checks whether the change is possible.
-// Errors: FAILED_PRECONDITION that names the rank that joined, or the process set.
+// Errors: FAILED_PRECONDITION, naming the rank that joined, or the process set.
 absl::Status CheckFeasible(const TensorRequest& request, const std::vector<RankId>& joined,
                            const ProcessSetTable& process_sets, const JobRanks& ranks);
 

@@ -131,8 +131,7 @@ PendingTensor* OldestMessageFor(const TensorRequest& receive, const PendingTable
            (IsFromAnyRank(receive) || request.root == receive.root) && PartsOfMessageName(request.name).tag == tag &&
            !tensor.submitted.Contains(*tensor.participants->PositionOf(receive.receiver)) && may_send(request.root);
   });
-  // The waiting messages of one sender have consecutive numbers, because the receiver takes the messages of a sender in
-  // their order.
+  // The waiting messages of one sender have consecutive numbers, because the receiver takes them in order.
   std::set<std::pair<RankId, uint64_t>> numbers;
   const auto number_of = [](const PendingTensor& message) { return PartsOfMessageName(message.request().name).number; };
   for (const PendingTensor* message : messages) numbers.emplace(message->request().root, number_of(*message));
@@ -325,7 +324,7 @@ std::vector<std::string> WaitingView::SubmittedBy(RankId rank, size_t limit) con
   return names;
 }
 
-// Returns for example "rank 1 (host h, pid 42), which has submitted 'b' instead and did last, 12 s ago: started
+// Returns, for example, "rank 1 (host h, pid 42), which has submitted 'b' instead and did last, 12 s ago: started
 // allreduce 'x'".
 std::string StallInspector::DescribeLateRank(const WaitingView& view, RankId rank) const {
   const std::vector<std::string> others = view.SubmittedBy(rank, kTensorsNamed);

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Tensors on which the ranks have not agreed yet. A tensor is pending until every participant has submitted it. As soon
-// as every participant has submitted the tensor, the tensor is concluded. A concluded tensor of a group is held until
-// all tensors of the group are concluded. This file also has StallInspector, which finds tensors that have waited too
-// long.
+// Tensors on which the ranks have not agreed yet. A tensor is pending until every participant has submitted it, and is
+// then concluded. A concluded tensor of a group is held until all tensors of the group are concluded. This file also
+// has StallInspector, which finds tensors that have waited too long.
 #ifndef RONDA_RUNTIME_NEGOTIATION_PENDING_TENSORS_H_
 #define RONDA_RUNTIME_NEGOTIATION_PENDING_TENSORS_H_
 
@@ -27,21 +26,20 @@
 
 namespace ronda {
 
-// A tensor that some of its ranks have submitted. As long as all ranks have reported the tensor by the same id of the
-// response cache, the tensor refers to this entry of the cache, and nothing is copied.
+// A tensor that some of its ranks have submitted. As long as all of these ranks have reported it by the same id, the
+// tensor refers to this entry of the response cache, and nothing is copied.
 //
 // Invariant: `cached` is the response with the id `cached_as`, or null if `cached_as` is 0.
 struct PendingTensor {
   const TensorRequest& request() const { return cached ? cached->request : spelled; }
 
-  // From now on, the response will be sent in full, and not by its id.
+  // From now on, the response is sent in full instead of by its id.
   void SpellOut();
 
-  // Returns whether the cached response equals the response on which the ranks have agreed. In the agreed response, the
-  // ranks in `joined` contribute no rows.
+  // Returns whether the cached response equals the agreed response, to which the ranks in `joined` contribute no rows.
   bool CachedResponseHolds(const std::vector<RankId>& joined) const;
 
-  // Moves the tensor's fields into a response. The ranks `joined` contribute no rows.
+  // Moves the tensor's fields into a response, to which the ranks in `joined` contribute no rows.
   std::shared_ptr<Response> TakeResponse(const std::vector<RankId>& joined);
 
   std::shared_ptr<const Response> cached;
@@ -61,8 +59,8 @@ struct PendingTensor {
   RankId refused_by = 0;                      // that rank
 };
 
-// The tensors that wait for ranks, by name and by id. An entry stays at its address until it is extracted. The table
-// reuses the memory of entries. So a job that repeats its training steps makes the table allocate no memory.
+// The tensors that wait for ranks, by name and by id. An entry keeps its address until it is extracted. The table
+// reuses the memory of entries, so it allocates nothing in a job that repeats its training steps.
 //
 // Thread-compatible.
 class PendingTable {
@@ -84,13 +82,13 @@ class PendingTable {
 
   std::unique_ptr<PendingTensor> Extract(PendingTensor* tensor);
 
-  // Takes back an extracted tensor that is no longer needed. Keeps its memory for later tensors.
+  // Takes back an extracted tensor that is no longer needed, and keeps its memory for later tensors.
   void Recycle(std::unique_ptr<PendingTensor> tensor);
 
   // Removes all tensors.
   void Clear();
 
-  // Returns the tensors for which `wanted` returns true, in the order in which the tensors became pending.
+  // Returns the tensors for which `wanted` returns true, in the order in which they became pending.
   std::vector<PendingTensor*> Select(const std::function<bool(const PendingTensor&)>& wanted) const;
 
   // Calls `visit` for all pending tensors, in no particular order.
@@ -128,13 +126,13 @@ class PendingTable {
   uint64_t next_sequence_ = 0;
 };
 
-// Returns the message in `pending` that `receive`, a receive in order of arrival, takes. Each sender for which
-// `may_send` is true offers its message with the lowest number. The receive takes the offered message that came first.
-// Returns nullptr if no message is offered.
+// Returns the message in `pending` that `receive`, a receive in the order of arrival, takes. Each sender for which
+// `may_send` is true offers its message with the lowest number, and the receive takes the offered message that came
+// first. Returns nullptr if none is offered.
 PendingTensor* OldestMessageFor(const TensorRequest& receive, const PendingTable& pending,
                                 const std::function<bool(RankId)>& may_send);
 
-// A tensor that every rank has submitted, and the verdict, which says whether the tensor may be carried out.
+// A tensor that every rank has submitted, and the verdict on whether it may be carried out.
 struct ConcludedTensor {
   std::unique_ptr<PendingTensor> tensor;
   std::vector<RankId> joined;  // the ranks that take no part
@@ -142,7 +140,7 @@ struct ConcludedTensor {
   absl::Status verdict;  // OK: it can be carried out
 };
 
-// Concluded tensors of a group whose other tensors have not concluded yet.
+// The concluded tensors of a group, held until its other tensors are concluded.
 struct HeldGroup {
   std::vector<ConcludedTensor> tensors;  // in the order in which they concluded; at least one
   int size = 0;                          // how many tensors the group has
@@ -164,7 +162,7 @@ class GroupTable {
 
   void Hold(ConcludedTensor tensor, absl::Time now);
 
-  // Removes and returns the groups in which all tensors are concluded, in the order in which the groups began.
+  // Removes and returns the groups whose tensors are all concluded, in the order in which the groups began.
   std::vector<HeldGroup> TakeComplete();
 
   // These functions remove and return one group, or all groups of a process set. The result is empty if none of these
@@ -193,7 +191,7 @@ class GroupTable {
 // REQUIRES: the request is in a group.
 inline TensorKeyView GroupOf(const TensorRequest& request) { return {request.process_set, request.group}; }
 
-// A tensor for which some ranks wait. If the name is empty, ranks wait for the end of the job.
+// A tensor for which some ranks wait or, if the name is empty, the end of the job.
 struct Waiting {
   TensorKey tensor;
   std::string description;  // "tensor 'x' (allreduce of float32 [3])"
@@ -203,9 +201,9 @@ struct Waiting {
   std::vector<RankId> missing;  // ascending; without those that have joined
 };
 
-// Lists the tensors that wait in the negotiator's tables, and the ranks for which these tensors wait.
+// Lists the waiting tensors in the negotiator's tables, and the ranks for which they wait.
 //
-// A WaitingView owns nothing. The tables must outlive it. Thread-compatible.
+// A WaitingView owns nothing; the tables must outlive it. Thread-compatible.
 class WaitingView {
  public:
   struct Tables {
@@ -217,7 +215,7 @@ class WaitingView {
   // Whether some of the waiting tensors may have limits of their own.
   enum class OwnLimits : uint8_t { kNone, kPossible };
 
-  // `limits` apply to tensors that have no limits themselves.
+  // `limits` apply to tensors without limits of their own.
   WaitingView(const Tables& tables, const WaitLimits& limits, OwnLimits own_limits)
       : tables_(tables), limits_(limits), own_limits_(own_limits) {}
 
@@ -225,24 +223,23 @@ class WaitingView {
     return tables_.pending.empty() && tables_.joins.empty() && tables_.groups.empty() && !tables_.ranks.some_departed();
   }
 
-  // Returns everything that waits, with the oldest wait first.
+  // Returns everything that waits, oldest wait first.
   std::vector<Waiting> All() const;
 
-  // Returns everything that has waited so long that a warning or the deadline is due, with the oldest wait first.
+  // Returns everything for which a warning or the deadline is due, oldest wait first.
   std::vector<Waiting> Overdue(absl::Time now) const;
 
-  // Returns the shortest of all limits: those of the waiting tensors, and the job's. Returns infinity if nothing waits.
+  // Returns the shortest limit of the waiting tensors and of the job; infinity if nothing waits.
   absl::Duration ShortestLimit() const;
 
-  // Returns the names of tensors that `rank` has submitted and that wait for other ranks. Returns at most `limit`
-  // names.
+  // Returns the names of at most `limit` tensors that `rank` has submitted and that wait for other ranks.
   std::vector<std::string> SubmittedBy(RankId rank, size_t limit) const;
 
-  // Returns for example "rank 1 (host h, pid 42)".
+  // Returns, for example, "rank 1 (host h, pid 42)".
   std::string Describe(RankId rank) const { return tables_.ranks.Describe(rank); }
 
  private:
-  // Returns whether a wait belongs in the result. The wait began at `since` and has the limits `limits`.
+  // Returns whether a wait that began at `since` and has these limits belongs in the result.
   using Filter = absl::FunctionRef<bool(absl::Time since, const WaitLimits& limits)>;
 
   std::vector<Waiting> Select(Filter wanted) const;
@@ -257,16 +254,15 @@ class WaitingView {
   const OwnLimits own_limits_;
 };
 
-// Looks for tensors that some ranks submitted long ago and other ranks have not submitted. StallInspector reports which
-// ranks are late, which tensors these ranks have submitted instead, and what these ranks did last. Each tensor may have
-// its own limits (WaitLimits).
+// Looks for tensors that some ranks submitted long ago and others have not submitted. Reports which ranks are late,
+// which tensors they have submitted instead, and what they did last. Each tensor may have its own limits (WaitLimits).
 //
-// StallInspector is a pure state machine. Thread-compatible.
+// A pure state machine. Thread-compatible.
 class StallInspector {
  public:
   struct Options {
-    // Returns for example "did last, 12.1 s ago: started allreduce 'x'". Returns an empty text if nothing is known of
-    // the rank. The function may be left unset.
+    // Returns, for example, "did last, 12.1 s ago: started allreduce 'x'". Returns an empty string if nothing is known
+    // of the rank. May be unset.
     std::function<std::string(RankId)> last_activity;
   };
 
@@ -281,7 +277,7 @@ class StallInspector {
   // Returns the waits that have reached a limit since the last call.
   std::vector<Finding> Inspect(const WaitingView& view, absl::Time now);
 
-  // Returns when the caller must inspect next. Each finding is late by at most an eighth of its limit.
+  // Returns when to inspect next. Each finding is late by at most an eighth of its limit.
   absl::Time NextInspection(const WaitingView& view, absl::Time now) const;
 
  private:

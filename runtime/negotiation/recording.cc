@@ -22,7 +22,7 @@ void AppendNumber(T value, std::string* bytes) {
   for (size_t i = 0; i < sizeof(T); ++i) bytes->push_back(static_cast<char>(static_cast<uint64_t>(value) >> (8 * i)));
 }
 
-// Removes a number from the beginning of `bytes` and returns it. Returns nullopt if `bytes` is too short.
+// Removes a number from the beginning of `bytes` and returns it; nullopt if `bytes` is too short.
 template <typename T>
 std::optional<T> TakeNumber(absl::string_view* bytes) {
   if (bytes->size() < sizeof(T)) return std::nullopt;
@@ -32,7 +32,7 @@ std::optional<T> TakeNumber(absl::string_view* bytes) {
   return static_cast<T>(value);
 }
 
-// Removes one event from the beginning of `bytes` and returns it. Returns nullopt if the event is incomplete.
+// Removes one event from the beginning of `bytes` and returns it; nullopt if the event is incomplete.
 std::optional<NegotiationEvent> TakeEvent(absl::string_view* bytes) {
   const std::optional<uint32_t> length = TakeNumber<uint32_t>(bytes);
   if (!length || *length < kEventHeader || bytes->size() < *length) return std::nullopt;

@@ -44,9 +44,8 @@ struct NegotiationEvent {
 
 // The calls and answers of a coordinator's negotiator, from the beginning of its job.
 //
-// A file contains "RONDANEG", the version, the options, and then the events. The length of each event comes before the
-// event. Numbers are little-endian. The end of a file may be missing: the process may have been killed while it was
-// writing.
+// A file contains "RONDANEG", the version, the options, and then the events, each preceded by its length. Numbers are
+// little-endian. The end of a file may be missing: the process may have been killed while writing.
 struct Recording {
   Negotiator::Options options;
   std::vector<NegotiationEvent> events;
@@ -55,12 +54,12 @@ struct Recording {
 std::string EncodeHeader(const Negotiator::Options& options);
 std::string Encode(const NegotiationEvent& event);
 
-// Errors: INVALID_ARGUMENT if `bytes` are no recording, or have another version.
+// Errors: INVALID_ARGUMENT if `bytes` is not a recording, or has another version.
 absl::StatusOr<Recording> DecodeRecording(absl::string_view bytes);
 
 // Runs all events except the lists through a new negotiator, and compares the lists.
-// Errors: INTERNAL with the number of the first list that differs, and both versions of the list; INVALID_ARGUMENT if
-// an event cannot be decoded, or if the negotiator refuses a report.
+// Errors: INTERNAL, with the number of the first list that differs and both versions of it; INVALID_ARGUMENT if an
+// event cannot be decoded, or if the negotiator refuses a report.
 absl::Status Replay(const Recording& recording);
 
 // Writes a recording while the negotiation runs. When Append returns, the event is in the file, even if the process is
@@ -74,7 +73,7 @@ class RecordingFile {
   static absl::StatusOr<std::unique_ptr<RecordingFile>> Create(const std::string& path,
                                                                const Negotiator::Options& options);
 
-  // Appends an event to the file. Errors: UNAVAILABLE with the path, if the file cannot be written.
+  // Appends an event to the file. Errors: UNAVAILABLE, with the path, if the file cannot be written.
   absl::Status Append(const NegotiationEvent& event) { return Write(Encode(event)); }
 
  private:

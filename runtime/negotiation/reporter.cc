@@ -33,8 +33,8 @@ Reporter::Reporter(Options options)
 void Reporter::Submit(const TensorRequest& request) {
   RecordProgram(RankReport::Program::kRuns);
   if (request.op == OpType::kJoin) joined_.insert(request.process_set);
-  // After a join, requests are reported in full instead of by id. So the requests and the join keep their order in the
-  // report, and the coordinator sees which requests came too late.
+  // After a join, requests are reported in full instead of by id. This keeps the order of the requests and the join in
+  // the report, so that the coordinator sees which requests came too late.
   const std::optional<CacheId> id = joined_.contains(request.process_set) ? std::nullopt : Find(request);
   if (id) {
     report_.cached.push_back(*id);
@@ -54,8 +54,8 @@ void Reporter::Drain() { report_.presence = presence_ = RankReport::Presence::kD
 
 void Reporter::ShutDown() { report_.presence = presence_ = RankReport::Presence::kShuttingDown; }
 
-// Deletes the submissions that were not reported before a schedule began, because the schedule contains them too. Keeps
-// the identity of this rank, and its shutdown.
+// Drops the submissions that were not reported before a schedule began, because the schedule contains them, too. Keeps
+// this rank's identity and its shutdown.
 void Reporter::ForgetReported() {
   report_ = {.presence = presence_, .identity = std::move(report_.identity)};
   by_id_.clear();
@@ -64,8 +64,8 @@ void Reporter::ForgetReported() {
 }
 
 RankReport Reporter::TakeReport() {
-  // The ids are sorted, so that they form few runs of consecutive numbers, whatever the order in which this rank was
-  // ready. The order of the ids is the order in which the ranks first agreed on the tensors.
+  // The ids are sorted, so that they form few runs of consecutive numbers, whatever the order in which this rank's
+  // tensors became ready. The order of the ids is the order in which the ranks first agreed on the tensors.
   std::sort(report_.cached.begin(), report_.cached.end());
   report_.schedule = schedule_;
   if (learned_of_ && learned_of_ == reported_) report_.waited = RankReport::Waited::kNo;
@@ -138,8 +138,8 @@ absl::StatusOr<AgreedBucket> Reporter::CarryOut(const Bucket& bucket) {
   RONDA_ASSIGN_OR_RETURN(AgreedBucket resolved, Resolve(bucket));
   for (const std::shared_ptr<const Response>& response : resolved.responses) {
     RONDA_RETURN_IF_ERROR(process_sets_.Apply(*response));
-    // If this rank takes no part in the tensor, it has not submitted this tensor. If this rank has submitted a tensor
-    // with the same name, that tensor is another tensor.
+    // If this rank takes no part in the tensor, it has not submitted it, and a tensor of the same name that it has
+    // submitted is another one.
     if (resolved.participants->Contains(options_.rank)) Answered(response->request.key());
   }
   return resolved;
@@ -220,20 +220,19 @@ void Reporter::RepeatEvicted(const std::vector<ResponseCache::Evicted>& evicted)
     const auto it = by_id_.find(agreed.key());
     if (it == by_id_.end() || it->second != entry.id) continue;
     by_id_.erase(it);
-    // If the process set has been removed, the request will be answered with an error. For a removed process set, the
-    // number of rows in the request does not matter.
+    // If the process set has been removed, the request will be answered with an error, so its number of rows does not
+    // matter.
     const std::shared_ptr<const Group> members = process_sets_.Find(agreed.process_set);
     TensorRequest request = members ? RequestOf(*entry.response, options_.rank, *members) : agreed;
     if (std::erase(report_.cached, entry.id) > 0) {
       unsent.push_back(std::move(request));
     } else {
-      // The coordinator has accepted the id in the report, or will ignore the id. This rank cannot know which of the
-      // two has happened, so it repeats the request.
+      // The coordinator has accepted the id in the report, or will ignore it. This rank cannot know which, so it
+      // repeats the request.
       report_.repeated.push_back({entry.id, std::move(request)});
     }
   }
-  // In the report, the requests in `unsent` come before any join, because the program submitted these requests before
-  // the join.
+  // In the report, the requests in `unsent` come before any join, because the program submitted them before the join.
   report_.requests.insert(report_.requests.begin(), std::make_move_iterator(unsent.begin()),
                           std::make_move_iterator(unsent.end()));
 }

@@ -17,20 +17,20 @@
 
 namespace ronda {
 
-// A schedule that is about to begin. The responses of its ids have been found in the response cache.
+// A schedule that is about to begin, with the responses that its ids stand for.
 struct ResolvedSchedule {
   Schedule schedule;
   std::vector<AgreedBucket> buckets;
 };
 
-// A rank's side of the negotiation. A Reporter turns submissions into reports, and response lists into work. If the
-// response cache has a submission, the report contains only its id.
+// A rank's side of the negotiation, which turns submissions into reports, and response lists into work. A submission
+// whose request is in the response cache is reported by its id alone.
 //
 // While a schedule is locked (runtime/step/step.h), the caller must not call Submit or TakeReport. When a schedule
-// begins, the Reporter forgets its submissions. When the schedule is unlocked, the caller submits all tensors in flight
-// to the Reporter again, in the original order.
+// begins, the Reporter forgets its submissions. After the unlock, the caller submits all tensors in flight to the
+// Reporter again, in the original order.
 //
-// Reporter is a pure state machine. The counterpart of the Reporter on the coordinator is the Negotiator.
+// A pure state machine, and the counterpart of the coordinator's Negotiator.
 // Thread-compatible.
 class Reporter {
  public:
@@ -42,13 +42,12 @@ class Reporter {
 
   explicit Reporter(Options options);
 
-  // Adds `request` to the next report. The coordinator then knows that `request` is ready on this rank.
+  // Adds `request` to the next report, which tells the coordinator that `request` is ready on this rank.
   // REQUIRES: process_sets() has the request's process set, and this rank is in the set. (If the removal of the set is
   // in progress, the coordinator answers the request with an error.)
   void Submit(const TensorRequest& request);
 
-  // Returns the id of `request` in the response cache, or nullopt if the cache does not have it. Schedules name
-  // requests by these ids.
+  // Returns the id of `request` in the response cache; nullopt if it has none. Schedules name requests by these ids.
   std::optional<CacheId> Find(const TensorRequest& request) const;
 
   // Records how many completions the program knew of at the time of the next submission. As long as the number stays
@@ -56,30 +55,30 @@ class Reporter {
   // assumes that every submission may depend on earlier ones.
   void RecordCompletions(uint64_t learned_of) { learned_of_ = learned_of; }
 
-  // Must be called after each unlock. At least the time `age` has passed since the tensors to be submitted again were
-  // first submitted.
+  // Must be called after each unlock. At least `age` has passed since the tensors that are submitted again were first
+  // submitted.
   void SetAge(absl::Duration age) { report_.age = age; }
 
   // Records that the last schedule, which was unlocked, did not fit this rank's program.
   void RecordThatScheduleDidNotFit() { report_.last_schedule = RankReport::LastSchedule::kDidNotFit; }
 
-  // Records whether the program waits or runs now. If the program's state has changed since the last report, the next
-  // report contains the new state. A report with submissions always says that the program runs.
+  // Records whether the program waits or runs now. If this has changed since the last report, the next report says so.
+  // A report with submissions always says that the program runs.
   void RecordProgram(RankReport::Program program) {
     has_program_news_ = program != told_program_;
     report_.program = program;
   }
 
-  // Records that this rank submits nothing more, and that it waits for its tensors in flight. The next report says that
-  // this rank submits nothing more. If a schedule is locked, the next report comes after the unlock.
+  // Records that this rank submits nothing more, and waits for its tensors in flight. The next report says so. If a
+  // schedule is locked, that report comes after the unlock.
   void Drain();
 
   // Records that this rank shuts down, so that its next report is its last one. If a schedule is locked, the next
   // report comes after the unlock.
   void ShutDown();
 
-  // Returns whether the next report has any content. The first report contains this rank's identity even if the rank
-  // submits nothing, so that errors of other ranks can name this rank.
+  // Returns whether the next report has any content. Even if the rank submits nothing, its first report contains its
+  // identity, so that errors of other ranks can name it.
   bool has_news() const {
     return has_program_news_ || !report_.identity.empty() || !report_.cached.empty() || !report_.repeated.empty() ||
            !report_.requests.empty() || report_.presence != RankReport::Presence::kPresent;

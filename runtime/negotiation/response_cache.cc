@@ -82,7 +82,7 @@ absl::StatusOr<std::vector<ResponseCache::Evicted>> ResponseCache::Apply(const R
 
 void ResponseCache::Store(const Execution& execution, std::vector<Evicted>* evicted) {
   if (const CacheId* id = std::get_if<CacheId>(&execution)) {
-    // An earlier execution of this list may have evicted the entry.
+    // An earlier execution in this list may have evicted the entry.
     if (const auto it = entries_.find(*id); it != entries_.end()) {
       by_age_.splice(by_age_.end(), by_age_, it->second.age);
     }

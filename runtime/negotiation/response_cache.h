@@ -20,31 +20,31 @@ namespace ronda {
 // id.
 //
 // Every rank applies the same response lists in the same order. The ids, the contents and the evictions depend only on
-// these lists. So the caches of all ranks are equal, although the ranks never compare their caches. The cache first
-// evicts the entry that was executed least recently.
+// these lists, so the caches of all ranks are equal without being compared. The least recently executed entry is
+// evicted first.
 //
-// Two rules make it safe to evict an entry from the cache. First, if a rank has reported an id, and a list evicts the
-// id without answering the report, the rank repeats the request in full. Second, if the coordinator ignores an evicted
-// id in a report, it records the id and the rank. The coordinator accepts a repeated request only if it has recorded
-// the id for this rank.
+// Two rules make it safe to evict an entry. First, if a rank has reported an id, and a list evicts the id without
+// answering the report, the rank repeats the request in full. Second, if the coordinator ignores an evicted id in a
+// report, it records the id and the rank. The coordinator accepts a repeated request only if it has recorded the id for
+// this rank.
 //
 // The cache does not keep joins and changes of process sets. When a process set is removed, the entries of this set are
 // evicted.
 //
-// ResponseCache is a pure state machine. Thread-compatible.
+// A pure state machine. Thread-compatible.
 class ResponseCache {
  public:
   explicit ResponseCache(size_t capacity) : capacity_(capacity) {}
 
   // Returns the id by which `rank` may report `request`: the cached response with this id answers exactly this request.
-  // `members` are the members of the request's process set. `rank` is one of these members.
+  // `members` are the members of the request's process set, one of which is `rank`.
   std::optional<CacheId> Find(const TensorRequest& request, RankId rank, const Group& members) const;
 
   // Returns the response with this id, or nullptr if the cache has no such entry.
   std::shared_ptr<const Response> Get(CacheId id) const;
 
-  // Applies a response list. Marks the cached executions in the list as used, and adds the new executions to the cache.
-  // Returns the entries that were evicted for this. Every rank must apply the same lists.
+  // Applies a response list: marks its cached executions as used, and adds its new executions to the cache. Returns the
+  // entries that were evicted for this. Every rank must apply the same lists.
   // Errors: INVALID_ARGUMENT if the list contains an id that is not in the cache. After an error the cache is
   // unchanged.
   struct Evicted {
@@ -75,8 +75,7 @@ class ResponseCache {
   std::list<CacheId> by_age_;  // least recently executed first
 };
 
-// Returns the request of `rank` that `response` answers. Dimensions that are ignored (see Response) are taken from the
-// response.
+// Returns the request of `rank` that `response` answers. Takes ignored dimensions (see Response) from the response.
 TensorRequest RequestOf(const Response& response, RankId rank, const Group& members);
 
 }  // namespace ronda

@@ -17,15 +17,14 @@ std::string OfSet(const TensorRequest& request) {
   return request.process_set == kGlobalProcessSet ? "" : absl::StrCat(" of process set ", request.process_set);
 }
 
-// Returns a text that lists the ranks. Long lists are shortened, so that an error stays in one line.
+// Returns the ranks as text. Long lists are shortened, so that an error stays on one line.
 std::string Ranks(const std::vector<RankId>& ranks) {
   constexpr size_t kNamed = 8;
   if (ranks.size() <= kNamed) return absl::StrJoin(ranks, ", ");
   return absl::StrCat(absl::StrJoin(ranks.begin(), ranks.begin() + kNamed - 1, ", "), ", ..., ", ranks.back());
 }
 
-// Returns a text for the value that a field has on one rank. In errors, the text for the value comes after the name of
-// the field.
+// Returns a text for the value of a field on one rank. In errors, it follows the name of the field.
 template <typename T>
 std::string ValueText(const T& value) {
   if constexpr (std::is_enum_v<T>) {
@@ -58,8 +57,8 @@ bool SameShape(const TensorRequest& a, const TensorRequest& b) {
   return a.shape.size() == b.shape.size() && std::equal(a.shape.begin() + 1, a.shape.end(), b.shape.begin() + 1);
 }
 
-// Returns the name of the first field in which `a` and `b` differ, and the field's value in `a`. For the value in `b`,
-// call the function with `a` and `b` exchanged.
+// Returns the name of the first field in which `a` and `b` differ, and its value in `a`. For the value in `b`, swap the
+// arguments.
 std::optional<std::string> FirstDifference(const TensorRequest& a, const TensorRequest& b) {
   if (a.function != b.function || a.op != b.op) return absl::StrCat("operation ", FunctionName(a));
 #define RONDA_FIELD(field, proto_field, word, uses)                                                \
@@ -83,22 +82,22 @@ bool IsOfObject(const TensorRequest& request) {
          request.function == TensorRequest::Function::kAllgatherObject;
 }
 
-// Returns for example "allreduce of float32 [3]". For an operation without a tensor, returns only the name of the
+// Returns, for example, "allreduce of float32 [3]". For an operation without a tensor, returns only the name of the
 // operation.
 std::string Call(const TensorRequest& request) {
   if (!TraitsOf(request.op).has_tensor() || IsOfObject(request)) return FunctionName(request);
   return absl::StrCat(FunctionName(request), " of ", Name(request.dtype), " ", ToString(request.shape));
 }
 
-// For an unnamed tensor, returns the value of `a` in which `b` differs. The returned text also describes the tensor's
-// type and shape, because the user cannot recognize an unnamed tensor otherwise.
+// For an unnamed tensor, returns the value of `a` in which `b` differs. The text also describes the tensor's type and
+// shape, because the user cannot recognize an unnamed tensor otherwise.
 std::string CallAndDifference(const TensorRequest& a, const TensorRequest& b, const std::string& difference) {
   const bool is_in_call =
       a.function != b.function || a.op != b.op || a.dtype != b.dtype || (a.memory == b.memory && !SameShape(a, b));
   return is_in_call ? Call(a) : absl::StrCat(Call(a), " with ", difference);
 }
 
-// Returns a text about the shapes that would be right, if they are not obvious.
+// Returns a hint about the shapes that would be right, if they are not obvious.
 const char* Hint(const TensorRequest& a, const TensorRequest& b) {
   if (a.function != b.function || a.op != b.op || a.dtype != b.dtype || a.memory != b.memory || SameShape(a, b))
     return "";

@@ -22,7 +22,7 @@
 
 namespace ronda {
 
-// A TensorKey that does not own its name. It is for lookups that must not copy the name.
+// A TensorKey that does not own its name, for lookups that must not copy it.
 struct TensorKeyView {
   ProcessSetId process_set = kGlobalProcessSet;
   absl::string_view name;
@@ -73,16 +73,16 @@ using TensorKeyMap = absl::flat_hash_map<TensorKey, V, TensorKeyHash, TensorKeyE
 // The name of every join operation.
 inline constexpr absl::string_view kJoinName = "ronda/join";
 
-// If the caller has not named a tensor, the tensor's name begins with this prefix.
+// The prefix of the name of a tensor that the caller has not named.
 inline constexpr absl::string_view kUnnamedPrefix = "ronda/unnamed/";
 
-// The name of a receive that takes messages in the order of arrival begins with this prefix.
+// The prefix of the name of a receive that takes messages in the order of arrival.
 inline constexpr absl::string_view kReceivePrefix = "ronda/receive/";
 
-// These functions make the names of messages. A channel is given by a sender, a receiver and a tag. The name of the
-// channel's n-th message is the channel's name, a slash, and n modulo kMessageNumbers. So kMessageNumbers messages of a
-// channel may be in flight. A receive that takes messages in the order of arrival has another name: ReceiveName(), a
-// slash and a number.
+// These functions build message names. A sender, a receiver and a tag identify a channel. The name of a channel's n-th
+// message is the name of the channel, a slash, and n modulo kMessageNumbers. So kMessageNumbers messages of a channel
+// may be in flight. The name of a receive that takes messages in the order of arrival is ReceiveName(), a slash and a
+// number.
 inline constexpr uint64_t kMessageNumbers = 64;
 std::string ChannelName(RankId from, RankId to, absl::string_view tag);
 std::string ReceiveName(RankId to, absl::string_view tag);
@@ -94,12 +94,12 @@ struct MessageNameParts {
 };
 MessageNameParts PartsOfMessageName(absl::string_view name);
 
-// One tensor that is ready for an operation on a rank. Ranks have their numbers in the job, not in the process set.
+// One tensor that is ready for an operation on a rank. Ranks are numbered as in the job, not as in the process set.
 struct TensorRequest {
   std::string name;  // with the process set, identifies the requests that belong together
   ProcessSetId process_set = kGlobalProcessSet;
   OpType op = OpType::kAllreduce;
-  // The function that the caller has called. A function consists of one or more operations. If ranks call different
+  // The function that the caller has called, which consists of one or more operations. If ranks call different
   // functions, the request fails.
   enum class Function : uint8_t { kOperation, kBroadcastObject, kAllgatherObject, kSparseAllreduce };
   Function function = Function::kOperation;
@@ -127,10 +127,9 @@ struct TensorRequest {
 
   std::optional<WaitLimits> limits;  // nullopt: the job's. Ranks may differ; the shortest applies
 
-  // If this text is not empty, the rank refuses to take part, and the text says why. The rank sends the refusal instead
-  // of its request, so that the other ranks need not wait. After a refusal, the operation fails on all ranks with the
-  // text of the refusal. Ronda does not know which operation the rank would have called, so `op` is kBarrier or
-  // kSendRecv.
+  // If not empty, this rank refuses to take part, and the text says why. The rank sends the refusal instead of its
+  // request, so that the other ranks need not wait. The operation then fails on all ranks with this text. Ronda does
+  // not know which operation the rank would have called, so `op` is kBarrier or kSendRecv.
   std::string refusal;
 
   TensorKeyView key() const { return {process_set, name}; }
@@ -138,14 +137,13 @@ struct TensorRequest {
   friend bool operator==(const TensorRequest&, const TensorRequest&) = default;
 };
 
-// Flags for the uses of a field. In addition, all fields are in the cache key and in the codec.
+// Flags for the uses of a field. Besides these uses, all fields are in the cache key and in the codec.
 inline constexpr unsigned kAgreed = 1;  // if ranks differ in it, the tensor fails, and the text has the field's name
 inline constexpr unsigned kFused = 2;   // tensors that differ in it never share a collective
 
-// The fields of TensorRequest, except the name, in the order in which DescribeMismatch compares the fields. Each row
-// has a field, the field's name in proto/ronda/v1/negotiation.proto, its name in error texts, and its uses. SCALAR,
-// LIST and MESSAGE are the field's form in the proto. The list is a macro because the names of protobuf's accessors are
-// made from the fields' names.
+// The fields of TensorRequest, except the name, in the order in which DescribeMismatch compares them. Each row has a
+// field, its name in proto/ronda/v1/negotiation.proto, its name in error texts, and its uses. SCALAR, LIST and MESSAGE
+// are the form of the field in the proto. The list is a macro, because protobuf accessors are named after their fields.
 #define RONDA_REQUEST_FIELDS(SCALAR, LIST, MESSAGE)                         \
   SCALAR(function, function, "function", kAgreed | kFused)                  \
   SCALAR(op, op, "operation", kAgreed | kFused)                             \
@@ -168,7 +166,7 @@ inline constexpr unsigned kFused = 2;   // tensors that differ in it never share
   MESSAGE(limits, limits, "wait limits", kFused)                            \
   SCALAR(refusal, refusal, "refusal", 0)
 
-// If the list lacks a field, this function makes the build fail.
+// Makes the build fail if the list lacks a field.
 inline void CheckEveryFieldIsListed(const TensorRequest& request) {
 #define RONDA_FIELD(field, ...) , field
   [[maybe_unused]] const auto& [name RONDA_REQUEST_FIELDS(RONDA_FIELD, RONDA_FIELD, RONDA_FIELD)] = request;
@@ -190,30 +188,28 @@ inline bool SameKind(const TensorRequest& a, const TensorRequest& b) {
 }
 
 // Returns whether the operation can be part of a schedule. An operation with limits of its own cannot: a late rank must
-// fail only this operation. In a schedule the late rank would fail the job.
+// fail only this operation, but in a schedule it would fail the job.
 inline bool CanBeScheduled(const TensorRequest& request) { return TraitsOf(request.op).schedulable && !request.limits; }
 
-// Returns whether the caller has given the tensor no name. Unnamed tensors of different ranks belong together by the
-// order of the calls.
+// Returns whether the caller has not named the tensor. Unnamed tensors of different ranks are matched by the order of
+// the calls.
 inline bool IsUnnamed(const TensorRequest& request) { return absl::StartsWith(request.name, kUnnamedPrefix); }
 
-// Returns whether the request is a receive that takes messages in the order of arrival. A receive in the order of
-// arrival takes the first message from its sender and with its tag that no earlier receive takes. Every other receive
-// contains the name of its message.
+// Returns whether the request is a receive in the order of arrival, which takes the first message from its sender and
+// with its tag that no earlier receive takes. Every other receive contains the name of its message.
 inline bool IsOrderedReceive(const TensorRequest& request) {
   return request.op == OpType::kSendRecv && absl::StartsWith(request.name, kReceivePrefix);
 }
 
-// Returns whether the receive may take a message from any rank. In the request of a receive from any rank, the receiver
-// is also the sender.
+// Returns whether the receive may take a message from any rank. The request of such a receive also names the receiver
+// as the sender.
 inline bool IsFromAnyRank(const TensorRequest& request) {
   return request.root == request.receiver && IsOrderedReceive(request);
 }
 
 // Returns a hash of the fields that DescribeMismatch() compares. Two requests of one rank have equal signatures if
-// DescribeMismatch() would find no difference between them, apart from the names. If DescribeMismatch() would find a
-// difference, the signatures differ, unless two 64-bit hashes collide. Signatures of different processes cannot be
-// compared.
+// DescribeMismatch() would find no difference between them apart from the names. Otherwise the signatures differ,
+// unless two 64-bit hashes collide. Signatures of different processes cannot be compared.
 uint64_t SignatureOf(const TensorRequest& request);
 
 // Returns the bytes of the tensor. REQUIRES: the tensor fits into memory (the codec and the client have checked this).
@@ -226,8 +222,8 @@ constexpr int kFunctionCount = static_cast<int>(TensorRequest::Function::kSparse
 // Returns the name of the function that the caller has called, for example "allreduce" or "broadcast_object".
 const char* FunctionName(const TensorRequest& request);
 
-// Returns how errors name the subject of the request. Examples are "tensor 'x'", "tensor 'x' of process set 3", "the
-// barrier" and "the join of process set 0".
+// Returns how errors refer to the request, for example "tensor 'x'", "tensor 'x' of process set 3", "the barrier" or
+// "the join of process set 0".
 std::string NameForErrors(const TensorRequest& request);
 
 // Returns NameForErrors with the operation, dtype and shape, if the request has them. An example is "tensor 'x'
@@ -236,8 +232,8 @@ std::string DescribeTensor(const TensorRequest& request);
 
 // Returns why two requests for the same tensor name do not match, such as "tensor 'x': rank 0 (host h, pid 1) says
 // shape [3], rank 1 (host h, pid 2) says shape [4]". For unnamed tensors the text always contains operation, dtype and
-// shape. Returns nullopt if the requests can be carried out together. The text calls the ranks `rank_a` and `rank_b`.
-// The first dimensions may differ if FirstDimension allows this. Fields without kAgreed may also differ.
+// shape. Returns nullopt if the requests can be carried out together. `rank_a` and `rank_b` are the names of the ranks
+// in the text. The first dimensions may differ if FirstDimension allows it, and so may fields without kAgreed.
 std::optional<std::string> DescribeMismatch(const TensorRequest& a, absl::string_view rank_a, const TensorRequest& b,
                                             absl::string_view rank_b);
 

@@ -4,12 +4,12 @@
 //
 // A flag is a tensor of one byte, 0 or 1. The result of a flag is the maximum over all ranks of the job.
 // ronda_should_stop() and ronda_elastic_poll() use flags. While no schedule is locked, a flag is negotiated like any
-// other tensor. While a schedule is locked, a flag belongs to no bucket. A flag travels with the vote on the next
-// bucket (vote.h). Each rank sends whether it has submitted the flag, and which value the flag has. If all ranks have
-// submitted the flag, it is complete together with that bucket. If some rank has not submitted the flag, the ranks send
-// it again with the vote on the following bucket. So a flag needs no separate bucket, wakes no thread and delays no
-// bucket. If a program waits for a flag and submits nothing else, the rank unlocks the schedule, and the flag is
-// negotiated. (Any tensor that waits too long makes the rank unlock the schedule.)
+// other tensor. While a schedule is locked, a flag belongs to no bucket, but travels with the vote on the next bucket
+// (vote.h). Each rank sends whether it has submitted the flag, and the value of the flag. If all ranks have submitted
+// the flag, it is complete together with that bucket. Otherwise the ranks send it again with the vote on the following
+// bucket. So a flag needs no bucket of its own, wakes no thread and delays no bucket. If a program waits for a flag and
+// submits nothing else, the rank unlocks the schedule, and the flag is negotiated. (Any tensor that waits too long
+// makes the rank unlock the schedule.)
 #ifndef RONDA_RUNTIME_STEP_FLAGS_H_
 #define RONDA_RUNTIME_STEP_FLAGS_H_
 
@@ -20,14 +20,14 @@
 
 namespace ronda {
 
-// The names of all flags. Callers cannot use the names of flags for their own tensors, because the prefix "ronda/" is
+// The names of all flags. Callers cannot use these names for their own tensors, because the prefix "ronda/" is
 // reserved.
 inline constexpr absl::string_view kStopFlag = "ronda/should_stop";
 inline constexpr absl::string_view kChangeFlag = "ronda/elastic_poll";
 inline constexpr absl::string_view kFlagNames[] = {kStopFlag, kChangeFlag};
 inline constexpr int kFlagCount = sizeof(kFlagNames) / sizeof(kFlagNames[0]);
 
-// Returns the index of `tensor` in kFlagNames, or nullopt if the tensor is no flag.
+// Returns the index of `tensor` in kFlagNames, or nullopt if the tensor is not a flag.
 constexpr std::optional<int> FlagOf(absl::string_view tensor) {
   for (int flag = 0; flag < kFlagCount; ++flag) {
     if (tensor == kFlagNames[flag]) return flag;
@@ -35,9 +35,9 @@ constexpr std::optional<int> FlagOf(absl::string_view tensor) {
   return std::nullopt;
 }
 
-// Each member has one bit for each flag. In the Flags of one rank, `submitted` has the flags that the rank has
-// submitted, and `raised` has the flags with the value 1. In the combined Flags of all ranks, `submitted` has the flags
-// that every rank has submitted, and `raised` has the flags that are 1 on some rank.
+// Each member has one bit per flag. In the Flags of one rank, `submitted` has the flags that the rank has submitted,
+// and `raised` has the flags with the value 1. In the combined Flags of all ranks, `submitted` has the flags that every
+// rank has submitted, and `raised` has the flags that are 1 on some rank.
 struct Flags {
   uint8_t submitted = 0;
   uint8_t raised = 0;

@@ -95,8 +95,8 @@ bool LockedSchedule::LacksTensors(Surroundings surroundings, absl::Time now) con
          !surroundings.is_awaited && surroundings.has_submissions;
 }
 
-// If threads work at different speeds, they wait for each other in every round. If threads wait for each other in only
-// one or two rounds, the wait may be chance.
+// Threads that work at different speeds wait for each other in every round. A wait in only one or two rounds may be
+// chance.
 bool LockedSchedule::IsHeldUp(absl::Time now) const {
   return awaited_ > kAwaitedLimit && awaited_ > (now - began_) / 2;
 }

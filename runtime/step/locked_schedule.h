@@ -30,35 +30,33 @@ namespace ronda {
 // ranks.
 //
 // kUnlocking: this rank wants to unlock. The rank enters the next bucket at once, without its tensors, and vetoes the
-// bucket. No rank carries out a vetoed bucket, and no rank enters another bucket after the vetoed bucket. So all ranks
-// have completed the buckets before the vetoed bucket, and no rank has carried out any later bucket. All ranks unlock
-// the schedule at the vetoed bucket. After the unlock, the ranks negotiate the tensors in flight.
+// bucket. No rank carries out a vetoed bucket, and no rank enters another bucket after it. So all ranks have completed
+// the buckets before the vetoed bucket, and no rank has carried out any later one. All ranks unlock the schedule there,
+// and then negotiate the tensors in flight.
 //
 // A rank wants to unlock the schedule in these cases:
-//  - A tensor is submitted that is not in the schedule, or that differs from the one in the schedule.
+//  - A tensor is submitted that is not in the schedule, or whose request has changed.
 //  - This rank shuts down.
 //  - This rank is the coordinator, and autotune wants other settings.
-//  - Another rank has requested to unlock. A rank that wants to unlock the schedule sends a request to unlock, so that
-//    sleeping ranks wake up and vote. A rank also sends the request when it has waited in a bucket longer than the
-//    warning time.
+//  - Another rank has requested an unlock. A rank that wants to unlock sends this request, so that sleeping ranks wake
+//    up and vote. A rank also sends this request when it has waited in a bucket for longer than the warning time.
 //  - Submitted tensors have waited too long because the next bucket is not ready (CheckWaits). For example, a program
 //    that now waits for each tensor before it submits the next one never fills a bucket with two tensors. After the
-//    schedule has been unlocked, each tensor runs as soon as all ranks have submitted it. Tensors also wait too long if
-//    the threads of a program work at different speeds. In a schedule, the fast thread then waits for the slow thread
-//    in every round.
+//    unlock, each tensor runs as soon as all ranks have submitted it. Tensors also wait too long if the threads of a
+//    program work at different speeds: in a schedule, the fast thread waits for the slow one in every round.
 //
-// If a rank is only late, no rank unlocks the schedule: the other ranks wait for the late rank in the bucket.
+// A rank that is only late makes no rank unlock the schedule: the other ranks wait for it in the bucket.
 //
-// This class is a pure state machine, which sends nothing and reads no clock. Thread-compatible. One LockedSchedule
-// handles all schedules of a job, one after the other.
+// A pure state machine, which sends nothing and reads no clock. Thread-compatible. One LockedSchedule handles all
+// schedules of a job, one after another.
 class LockedSchedule {
  public:
   // How long submitted tensors may wait for other tensors of their bucket. The limit is longer than the usual time
-  // between two tensors of a bucket in a backward pass. If a rank unlocks too early, the job loses a few steps to
-  // negotiation.
+  // between two tensors of a bucket in a backward pass, because a rank that unlocks too early costs the job a few steps
+  // of negotiation.
   static constexpr absl::Duration kLimit = absl::Seconds(1);
-  // The limit is shorter if a thread sleeps until an operation is complete, because that thread may be the one that
-  // submits the missing tensor.
+  // The limit is shorter while a thread sleeps until an operation is complete, because that thread may be the one to
+  // submit the missing tensor.
   static constexpr absl::Duration kAwaitedLimit = absl::Milliseconds(20);
 
   enum class State : uint8_t { kUnlocked, kFollowing, kUnlocking };
@@ -69,26 +67,26 @@ class LockedSchedule {
   // REQUIRES: !locked(); no bucket is empty, and no tensor occurs twice (the codec has checked this).
   void Begin(const Schedule& schedule, absl::Time now);
 
-  // Makes this rank veto the next bucket, because the rank wants to unlock. Does nothing if no schedule is locked.
+  // Makes this rank veto the next bucket, in order to unlock. Does nothing if no schedule is locked.
   void VetoNext();
 
-  // The number of the schedule that is locked now, or was locked last.
+  // The number of the schedule that is locked, or was locked last.
   uint64_t number() const { return number_; }
 
   // --- Submissions.
 
-  // Records that this rank has submitted a tensor. `id` is the id of the tensor in the response cache, if the cache has
-  // it. Returns the tensor's place in the schedule. If the tensor is not in the schedule, returns nullopt, and this
-  // rank wants to unlock. A tensor may be submitted again only after its bucket has been carried out.
+  // Records that this rank has submitted a tensor. `id` is the tensor's id in the response cache, if it has one.
+  // Returns the tensor's place in the schedule. If the tensor is not in the schedule, returns nullopt, and this rank
+  // wants to unlock. A tensor may be submitted again only after its bucket has been carried out.
   // REQUIRES: locked().
   std::optional<StepPlace> Submit(std::optional<CacheId> id);
 
-  // Like Submit, but for a tensor for which Submit has returned the place `place`. `version` is the current version of
-  // the tensor's request. Returns false, and does nothing, if `place` is not in the schedule that is locked now, or has
-  // another version of the request.
+  // Like Submit, but for a tensor for which Submit returned `place`. `version` is the current version of the tensor's
+  // request. Returns false and does nothing if `place` is not in the locked schedule, or has another version of the
+  // request.
   bool SubmitAgain(const StepPlace& place, uint64_t version);
 
-  // Returns how many tensors this rank has submitted whose bucket has not been carried out yet.
+  // Returns how many tensors this rank has submitted whose buckets have not been carried out yet.
   size_t submitted() const { return submitted_; }
 
   // --- Requests of this rank and of other ranks to unlock the schedule.
@@ -96,7 +94,7 @@ class LockedSchedule {
   // Records that some rank has requested to unlock the schedule with this number and all earlier schedules.
   void RecordUnlockRequest(uint64_t schedule) { unlock_requested_ = std::max(unlock_requested_, schedule); }
   bool unlock_requested() const { return locked() && unlock_requested_ >= number_; }
-  // Records that this rank requests to unlock. Returns true if this rank knows of no earlier request. The caller must
+  // Records that this rank requests an unlock. Returns true if this rank knows of no earlier request; the caller must
   // then send the request to the other ranks.
   bool RequestUnlock();
 
@@ -112,9 +110,8 @@ class LockedSchedule {
 
   // --- Buckets. REQUIRES: locked().
 
-  // Returns the index of the bucket that this rank must enter now. The rank vetoes the returned bucket if unlocking(),
-  // and approves it otherwise. Returns nullopt if this rank lacks tensors of the bucket, or if it must unlock the
-  // schedule.
+  // Returns the index of the bucket that this rank must enter now. The rank vetoes this bucket if unlocking(), and
+  // approves it otherwise. Returns nullopt if this rank lacks tensors of the bucket, or if it must unlock the schedule.
   std::optional<size_t> Next() const;
 
   // Records that this rank has entered bucket Next() at `now`, and that the ranks have voted.
@@ -123,7 +120,7 @@ class LockedSchedule {
   // Returns how far the schedule has been carried out.
   const ScheduleProgress& progress() const { return progress_; }
 
-  // Returns whether tensors waited too long (CheckWaits) in the schedule that is locked now, or was locked last.
+  // Returns whether tensors have waited too long (CheckWaits) in the schedule that is locked, or was locked last.
   bool has_timed_out() const { return has_timed_out_; }
 
   // Returns whether all ranks unlock the schedule here, because they have vetoed a bucket.
@@ -142,8 +139,8 @@ class LockedSchedule {
 
   // Counts another submitted tensor.
   void Count(const StepPlace& place);
-  // Returns true if three things are true: the last check found that the next bucket lacks tensors, the next check is
-  // not due, and no thread waits.
+  // Returns true if the last check found that the next bucket lacks tensors, the next check is not due, and no thread
+  // waits.
   bool LacksTensors(Surroundings surroundings, absl::Time now) const;
   // Returns whether the program's threads spend most of the time waiting for each other's tensors.
   bool IsHeldUp(absl::Time now) const;
@@ -163,12 +160,12 @@ class LockedSchedule {
   // When the schedule began, and how long threads have since waited for buckets that lacked tensors.
   absl::Time began_;
   absl::Duration awaited_;
-  // Two times: since when operations have been in flight without any bucket becoming ready, and since when a thread has
-  // also waited.
+  // Since when operations have been in flight without any bucket becoming ready, and since when a thread has also
+  // waited.
   absl::Time stuck_since_ = absl::InfiniteFuture();
   absl::Time awaited_since_ = absl::InfiniteFuture();
-  // When to check stuck_since_ again. This time does not change when a bucket becomes ready. If this time changed,
-  // every bucket would wake the background thread, to give the thread a new deadline.
+  // When to check stuck_since_ again. A bucket that becomes ready does not change this time. Otherwise every bucket
+  // would wake the background thread, to give it a new deadline.
   absl::Time next_look_ = absl::InfiniteFuture();
 };
 

@@ -16,14 +16,14 @@ void ScheduleDetector::Release(CacheId id, absl::Time now) {
   if (base_ == 0 || broken_) return;
   if (!released_.insert(id).second) {
     BeginWithThisList();
-    // A rank submits a tensor again only after it has seen the list that has released the tensor. So no tensor occurs
-    // twice in one list.
+    // A rank submits a tensor again only after it has seen the list that released the tensor, so no tensor occurs twice
+    // in one list.
     if (!released_.insert(id).second) return Break();
   }
   current_.push_back({id, now, list_, waits_});
 }
 
-// Ends the step before the current list, because the step differs from the last step.
+// Ends the step before the current list, because the step differs from the previous one.
 void ScheduleDetector::BeginWithThisList() {
   const auto first =
       std::find_if(current_.begin(), current_.end(), [&](const Released& entry) { return entry.list == list_; });

@@ -15,23 +15,20 @@
 
 namespace ronda {
 
-// Finds out when a job repeats its steps. The detector observes which tensors the coordinator releases. A job repeats
-// its steps when the same set of tensors has been released `identical_steps` times in a row and nothing else has
-// happened.
+// Finds out when a job repeats its steps, from the tensors that the coordinator releases. A job repeats its steps when
+// the same set of tensors has been released `identical_steps` times in a row, and nothing else has happened.
 //
-// A step ends with the first list after which all tensors of the previous step have been released again. If one tensor
-// is released a second time before this list, the step ends before the list with the second release, and the count of
-// identical steps starts again. It does not matter with which tensor a step begins, because the buckets of a schedule
-// repeat in a circle.
+// A step ends with the first list after which all tensors of the previous step have been released again. If a tensor is
+// released a second time before this list, the step ends before the list with the second release, and the count of
+// identical steps starts again. A step may begin with any tensor, because the buckets of a schedule repeat in a circle.
 //
-// The class is a pure state machine. Thread-compatible.
+// A pure state machine. Thread-compatible.
 class ScheduleDetector {
  public:
-  // `identical_steps` is how many identical steps in a row make a schedule. If `identical_steps` is 0, the detector
-  // never finds a schedule.
+  // `identical_steps` is how many identical steps in a row make a schedule; 0: there are no schedules.
   explicit ScheduleDetector(int identical_steps) : base_(identical_steps), needed_(identical_steps) {}
 
-  // Records that tensors that are released from now on may have waited for tensors of earlier lists.
+  // Records that tensors released from now on may have waited for tensors of earlier lists.
   void Wait() { ++waits_; }
 
   // Records that the next list releases the tensor with this id, on all ranks of the job.
@@ -47,18 +44,18 @@ class ScheduleDetector {
   // Returns whether the last list ended a step and enough steps have been identical.
   bool complete() const { return base_ > 0 && identical_ >= needed_ && current_.empty(); }
 
-  // Returns the tensors in the order of the last step. Sets only those fields of each StepTensor that do not come from
-  // the request of the tensor. `batches` covers the last few steps. For each of these steps, `batches` has two entries:
-  // the number of the list that released the tensor, and the number of earlier calls of Wait.
+  // Returns the tensors in the order of the last step. Sets only the StepTensor fields that do not come from the
+  // tensors' requests. `batches` covers the last few steps, with two entries for each: the number of the list that
+  // released the tensor, and the number of earlier calls of Wait.
   // REQUIRES: complete().
   std::vector<StepTensor> step() const;
 
-  // Records that the schedule was unlocked, after all of its buckets were carried out `rounds` times.
+  // Records that the schedule was unlocked after `rounds` complete rounds.
   void Unlocked(uint64_t rounds);
 
-  // Records that the last schedule did not fit the program. After each call of this function, the next schedule needs
-  // twice as many identical steps, up to 1,024. The number of identical steps returns to its first value when a
-  // schedule that needed n identical steps has lasted for at least n rounds.
+  // Records that the last schedule did not fit the program. Each call doubles the number of identical steps that the
+  // next schedule needs, up to 1,024. When a schedule that needed n identical steps has lasted for at least n rounds,
+  // this number returns to its first value.
   void Distrust();
 
  private:

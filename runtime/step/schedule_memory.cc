@@ -29,8 +29,8 @@ void ScheduleMemory::Record(CacheId id, Entry* entry) const {
   const auto it = entry->released.find(id);
   if (it == entry->released.end()) return;
   if (it->second >= entry->first_list) {
-    // The program has released this tensor again before it has released all tensors of the schedule. So the next round
-    // has begun, with the current list at the earliest.
+    // This tensor has been released again before all tensors of the schedule were released. So the next round has
+    // begun, with the current list at the earliest.
     entry->first_list = list_;
     entry->missing = static_cast<size_t>(std::count_if(entry->released.begin(), entry->released.end(),
                                                        [&](const auto& tensor) { return tensor.second < list_; }));
@@ -48,7 +48,8 @@ void ScheduleMemory::Restart(Entry* entry) const {
 const StepBuckets* ScheduleMemory::EndList() {
   ++list_;
   const bool others = std::exchange(others_, false);
-  // If several schedules are complete, the largest one is the program's step: it contains all tensors of the others.
+  // If several schedules are complete, the largest one is the program's step, because it contains all tensors of the
+  // others.
   Entry* next = nullptr;
   for (Entry& entry : known_) {
     if (entry.missing > 0) continue;

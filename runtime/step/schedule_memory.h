@@ -13,22 +13,22 @@
 namespace ronda {
 
 // The schedules that a job has had. A program may alternate between a few patterns, such as steps with and without a
-// metric, or training and validation. When the program returns to a known pattern, the pattern's schedule begins
-// without a new proof that the steps repeat.
+// metric, or training and validation. When the program returns to a known pattern, the schedule of the pattern begins
+// without new proof that the steps repeat.
 //
 // A schedule is known if it lasted for `lasting_rounds` rounds the last time it was locked. A known schedule begins
 // again in one of two ways.
-//  - After one negotiated step. The schedule begins with the list after which all of its tensors have been released.
-//    Releases are counted since the schedule was unlocked, or since the last such list.
-//  - At once. The schedule begins with a list that contains other tensors and no tensor of the schedule. Only the
-//    schedule that was unlocked last can begin at once, and only if it was unlocked between two of its rounds.
-//    ScheduleMemory then guesses that the program has only done something else for a while. If the guess was wrong,
-//    ScheduleMemory makes no such guess until the schedule has lasted again.
+//  - After one negotiated step, with the list after which all of its tensors have been released. Releases count from
+//    the unlock of the schedule, or from the last such list.
+//  - At once, with a list that contains other tensors and no tensor of the schedule. Only the schedule that was
+//    unlocked last can begin at once, and only if it was unlocked between two of its rounds. ScheduleMemory then
+//    guesses that the program has only done something else for a while. If the guess was wrong, it makes no such
+//    guess until the schedule has lasted again.
 //
-// A schedule that has not lasted is forgotten, and ScheduleDetector must detect it again. So if a program only seems to
-// repeat its steps, the ranks unlock at most once per `identical_steps` negotiated steps (ScheduleDetector).
+// A schedule that has not lasted is forgotten, and ScheduleDetector must detect it again. So a program that only seems
+// to repeat its steps makes the ranks unlock at most once per `identical_steps` negotiated steps (ScheduleDetector).
 //
-// Remembers the last kCapacity schedules that were locked. The class is a pure state machine on the coordinator.
+// Remembers the last kCapacity schedules that were locked. A pure state machine on the coordinator.
 // Thread-compatible.
 class ScheduleMemory {
  public:
@@ -48,7 +48,7 @@ class ScheduleMemory {
   void Begin(const StepBuckets& buckets);
   // Records that the schedule that began last has been unlocked.
   void Unlocked(const ScheduleProgress& progress);
-  // Records that the schedule that was unlocked last did not fit the program, even if it has lasted long.
+  // Records that the schedule that was unlocked last did not fit the program, even if it lasted long.
   void Distrust();
 
   // Records that the id is no longer valid.

@@ -27,9 +27,8 @@ struct PlannedBucket {
   std::vector<CacheId> ids;
 };
 
-// Successive items, all of which were seen together in some step (StepTensor), and the buckets of these items. In the
-// step in which the items were seen together, each item was submitted before any other item was complete, so the items
-// may run in any order.
+// Successive items that were all seen together in some step (StepTensor), and their buckets. In that step, each item
+// was submitted before any other was complete, so the items may run in any order.
 struct Wave {
   const StepTensor* first = nullptr;
   std::vector<size_t> places;  // indices of StepTensor::batches at which all items are equal
@@ -42,7 +41,7 @@ std::vector<size_t> AllPlaces(const StepTensor& tensor) {
   return places;
 }
 
-// Returns those indices in `places` at which all tensors of `item` were seen together with the tensor `first`.
+// Returns the indices in `places` at which all tensors of `item` were seen together with the tensor `first`.
 std::vector<size_t> Together(const StepTensor& first, const Item& item, std::vector<size_t> places) {
   std::erase_if(places, [&](size_t place) {
     return std::any_of(item.tensors.begin(), item.tensors.end(),

@@ -19,9 +19,8 @@ namespace ronda {
 struct StepTensor {
   CacheId id = 0;
   absl::Duration ready;  // mean time from the beginning of the step until all ranks had submitted it
-  // If the `batches` of two tensors are equal at any index, the tensors were seen together. In the step of an index at
-  // which the `batches` are equal, each rank submitted both tensors before it could know that one of the tensors was
-  // complete.
+  // If the `batches` of two tensors are equal at any index, the tensors were seen together: in the step of that index,
+  // each rank submitted both tensors before it could know that one of them was complete.
   std::vector<uint64_t> batches;
 
   // The following fields come from the tensor's request.
@@ -33,22 +32,21 @@ struct StepTensor {
 
 // Divides the tensors of a step into the buckets of a schedule (locked_schedule.h).
 //
-// Buckets follow the order in which tensors become ready, and hold tensors of one kind. A bucket ends when it has
-// `threshold` bytes. A bucket with at least `min_bucket_bytes` also ends if the next tensor becomes ready more than
-// `hold` after the last one. A bucket that ends early leaves less data to be reduced at the end of a step. On a GPU a
-// bucket costs launches and events, and the program runs ahead of the device. So on a GPU, a bucket may end early only
-// if it has kDeviceFactor times `min_bucket_bytes`. For tensors that were seen together, the first bucket is an
-// exception.
+// Buckets follow the order in which tensors become ready, and hold tensors of one kind. A bucket has at most
+// `threshold` bytes, unless a single tensor or group has more. A bucket with at least `min_bucket_bytes` ends early if
+// the next tensor becomes ready more than `hold` after the last one. A bucket that ends early leaves less data to
+// reduce at the end of a step. But on a GPU each bucket costs launches and events, and the program runs ahead of the
+// device. So there, a bucket ends early only if it has kDeviceFactor times `min_bucket_bytes`. This does not apply to
+// the first bucket of tensors that were seen together.
 //
-// Tensors share a bucket only if all tensors from the bucket's first tensor to its last were seen together. If two
-// tensors were not seen together, the program may be waiting for one of them before it submits the other. A bucket with
-// both would then never be ready. Tensors that were not seen together run in the order of their average ready times.
-// The order of ready times is safe: if the program submits tensor b only after tensor a is complete, then b is ready
-// later than a in every step, and therefore also on average. If tensors have been seen together, their buckets run in
-// the order in which the buckets become ready. So a bucket for a rare kind of tensor, which fills up only at the end of
-// a step, delays no other bucket.
+// Tensors share a bucket only if all tensors from the bucket's first to its last were seen together. Otherwise the
+// program may be waiting for one of them before it submits another, and the bucket would never be ready. Tensors that
+// were not seen together run in the order of their average ready times. This order is safe: if the program submits
+// tensor b only after tensor a is complete, b is ready later than a in every step, and so on average. The buckets of
+// tensors that were seen together run in the order in which the buckets become ready. So a bucket for a rare kind of
+// tensor, which fills up only at the end of a step, delays no other bucket.
 //
-// Either all tensors of a group run, or none of them. So a group is never divided.
+// Either all tensors of a group run, or none of them, so a group is never divided.
 //
 // The plan depends only on `step` and the options. Only the coordinator makes plans.
 class SchedulePlanner {

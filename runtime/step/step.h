@@ -1,33 +1,32 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// These files implement how a job whose steps repeat stops negotiating.
+// These files implement how a job with repeating steps stops negotiating.
 //
 // A training program reduces the same tensors in every step. The first steps are negotiated: each rank reports its
-// tensors, and the coordinator answers with a list of buckets. Each negotiated step takes two messages per rank. A step
-// that repeats needs neither message, because all ranks already know what comes next. So the coordinator fixes the
-// buckets of the step. In the following steps, each rank carries out these buckets again and again, without a control
-// message.
+// tensors, and the coordinator answers with a list of buckets. This takes two messages per rank and step. A repeating
+// step needs neither message, because all ranks already know what comes next. So the coordinator fixes the buckets of
+// the step. In the following steps, each rank carries out these buckets again and again, without a control message.
 //
-// 1. The coordinator finds a step that repeats. Response caches give each agreed tensor an id that is the same on all
+// 1. The coordinator finds a repeating step. Response caches give each agreed tensor an id that is the same on all
 //    ranks. The coordinator's StepObserver sees the ids of the tensors that each list releases. The StepObserver plans
 //    a Schedule when several steps in a row have released exactly the same ids, or when a known step has come back. The
 //    Schedule has the step's buckets, in the order in which their tensors become ready. Two tensors share a bucket only
 //    if a program can submit either of them before the other is complete.
 //
 // 2. The schedule is locked. The coordinator sends the schedule to all ranks with a list. Each rank passes the schedule
-//    and its tensors in flight to its LockedSchedule. From now on, a submission only compares two numbers and increases
-//    a count. The queue stores a StepPlace for each tensor, so nothing is looked up, encoded or sent.
+//    and its tensors in flight to its LockedSchedule. From now on, a submission only compares two numbers and
+//    increments a count: the queue stores a StepPlace for each tensor, so nothing is looked up, encoded or sent.
 //
 // 3. The ranks vote on each bucket. When a rank has submitted all tensors of the next bucket, it enters the bucket and
 //    approves it. No rank writes an output before it knows the votes of all ranks. The vote usually travels in the
-//    message that carries the data, so the vote costs nothing. If the vote cannot travel with the data, the ranks first
-//    vote in a barrier. vote.h has the rule.
+//    message that carries the data, so it costs nothing. If it cannot, the ranks first vote in a barrier. vote.h has
+//    the rule.
 //
 // 4. The schedule is unlocked. A rank may have to do something else: a new tensor, another shape, a join, a shutdown.
-//    The rank then enters the next bucket at once, without its tensors, and vetoes the bucket. A vetoed bucket changes
-//    nothing on any rank, and all ranks unlock at that point. The ranks submit their tensors in flight to the
-//    negotiation again, in the same order. The rank that vetoes also requests the other ranks to unlock, so that they
-//    enter the bucket soon. If a rank is only late, the other ranks wait for it.
+//    The rank then enters the next bucket at once, without its tensors, and vetoes it. A vetoed bucket changes nothing
+//    on any rank, and all ranks unlock at that point. They submit their tensors in flight to the negotiation again, in
+//    the same order. The rank that vetoes also asks the other ranks to unlock, so that they enter the bucket soon. If a
+//    rank is only late, the other ranks wait for it.
 //
 // In this folder, a rank *vetoes* a bucket. The veto makes all ranks *unlock* the schedule.
 //
@@ -52,14 +51,14 @@
 
 namespace ronda {
 
-// The id of an entry of the response cache. The id is the same on every rank, and is never used for another entry.
+// The id of an entry in the response cache. It is the same on every rank, and is never reused for another entry.
 using CacheId = uint64_t;
 
 // For each bucket of a step, the ids of its tensors.
 using StepBuckets = std::vector<std::vector<CacheId>>;
 
-// Buckets that all ranks carry out again and again, as the tensors become ready, without control messages. This goes on
-// until a rank vetoes a bucket. All ranks take part in all buckets. Each tensor occurs once.
+// Buckets that all ranks carry out again and again, as the tensors become ready, without control messages, until a rank
+// vetoes a bucket. All ranks take part in all buckets. Each tensor occurs once.
 struct Schedule {
   uint64_t number = 0;  // 1, 2, 3, ... in the order in which they begin
   StepBuckets buckets;
@@ -74,8 +73,7 @@ struct ScheduleProgress {
   uint64_t buckets = 0;
 };
 
-// Where a tensor is in a schedule. The queue keeps the tensor's place in the schedule for the next submission of the
-// tensor.
+// A tensor's place in a schedule, which the queue keeps for the next submission of the tensor.
 struct StepPlace {
   uint64_t schedule = 0;  // its number; 0: in none
   uint64_t version = 0;   // of the tensor's request: another version may be another tensor

@@ -15,10 +15,10 @@
 
 namespace ronda {
 
-// Observes the steps of a job. The coordinator's Negotiator learns from it when to lock which schedule (step.h).
+// Observes the steps of a job, and tells the coordinator's Negotiator when to lock which schedule (step.h).
 //
-// If the job returns to a schedule that it has had before (ScheduleMemory), this schedule is locked. If a new step
-// repeats (ScheduleDetector), its buckets are planned (SchedulePlanner) and locked.
+// If the job returns to an earlier schedule (ScheduleMemory), this schedule is locked. If a new step repeats
+// (ScheduleDetector), its buckets are planned (SchedulePlanner) and locked.
 //
 // A pure state machine. Thread-compatible.
 class StepObserver {
@@ -39,18 +39,18 @@ class StepObserver {
 
   // --- Events between two lists. A list names the tensors that run next on all ranks.
 
-  // Records that tensors that are released from now on may have waited for tensors of earlier lists.
+  // Records that tensors released from now on may have waited for tensors of earlier lists.
   void Wait() { detector_.Wait(); }
 
-  // Records that the last schedule did not fit the program of a rank. If several ranks report that the same schedule
-  // did not fit, only the first report has an effect.
+  // Records that the last schedule did not fit the program of a rank. Only the first report about a schedule has an
+  // effect.
   void Distrust();
 
   // Records that the next list releases the tensor with this id, on all ranks of the job.
   void Release(CacheId id, absl::Time now);
   // Records that the next list runs a tensor that no schedule may contain.
   void ReleaseOther();
-  // Records that the next list contains something that no schedule may contain and that runs no tensor, for example an
+  // Records that the next list contains something that no schedule may contain and that runs no tensor, such as an
   // error.
   void Break() { detector_.Break(); }
 
@@ -59,21 +59,21 @@ class StepObserver {
 
   // --- The end of a list.
 
-  // Fills in those fields of a step's StepTensors that come from the requests of the tensors.
+  // Fills in the StepTensor fields that come from the tensors' requests.
   using Describe = absl::FunctionRef<void(std::vector<StepTensor>&)>;
 
   // Ends the list, which contains all releases since the last call. Returns the buckets that may be locked with this
   // list, or nullptr. The pointer is valid until the next call of another function.
   const StepBuckets* EndList(Describe describe);
 
-  // Locks the buckets that EndList has returned.
+  // Locks the buckets that EndList returned.
   Schedule Lock(const StepBuckets& buckets);
 
   // Records that the ranks have unlocked the schedule. `progress` says how far the ranks have carried it out.
   // REQUIRES: locked().
   void Unlock(const ScheduleProgress& progress);
 
-  // From now on, schedules are planned with `planning`. All earlier schedules are forgotten.
+  // Plans schedules with `planning` from now on, and forgets all earlier schedules.
   void SetPlanning(const Planning& planning);
 
  private:

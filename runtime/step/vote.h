@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The vote of all ranks on whether they carry out a bucket of the locked schedule, and the flags that travel with this
-// vote.
+// The ranks' vote on whether to carry out a bucket of the locked schedule, and the flags that travel with the vote.
 #ifndef RONDA_RUNTIME_STEP_VOTE_H_
 #define RONDA_RUNTIME_STEP_VOTE_H_
 
@@ -14,26 +13,26 @@
 
 namespace ronda {
 
-// How the tensors of a bucket lie in memory. kAdjacent: on every rank, the tensors' results replace their inputs, and
-// the tensors lie one after the other, in the order of the bucket and without gaps. kAny: perhaps not.
+// How the tensors of a bucket lie in memory. kAdjacent: on every rank, the results replace the inputs, and the tensors
+// lie one after another in the order of the bucket, without gaps. kAny: not necessarily.
 enum class BucketLayout : uint8_t { kAny, kAdjacent };
 
-// A vote on whether a call is carried out. The vote travels before the call's data, or with the data. The call is
-// carried out if all ranks of the job approve. If one rank vetoes, no rank's output is written. The call then has no
-// effect, except that it counts in the sequence of calls, because every rank has made it.
+// A vote on whether a call is carried out. The vote travels before the call's data or with it. The call is carried out
+// if all ranks of the job approve. If a rank vetoes, no rank's output is written. The call then has no effect, except
+// that it counts in the sequence of calls, because every rank has made it.
 //
-// A backend sends a rank's vote and flags as one word. The backends combine the words of all ranks by OR and give the
-// result to Decide(). The order does not matter, and a word may be combined several times.
+// A backend sends a rank's vote and flags as one word. It combines the words of all ranks by OR, and passes the result
+// to Decide(). The order does not matter, and a word may be combined several times.
 struct Ballot {
   enum class Vote : uint8_t { kApprove, kVeto };
   Vote own = Vote::kApprove;                     // kVeto: the segments' pointers are not used
   Flags own_flags = {};                          // of a rank that approves
   BucketLayout own_layout = BucketLayout::kAny;  // of this rank's tensors, if it approves
-  // The thread that makes the call runs this function at most once, when it has waited for the other ranks longer than
+  // Called at most once, by the thread that makes the call, when it has waited for the other ranks longer than
   // `limits.warning`.
   absl::FunctionRef<void()> when_late;
-  // The result of the vote, equal on every rank. After a veto no flag counts as submitted. The layout is kAdjacent if
-  // it is kAdjacent on every rank.
+  // The result of the vote, which is the same on every rank. After a veto no flag counts as submitted. The layout is
+  // kAdjacent if it is kAdjacent on every rank.
   enum class Result : uint8_t { kCarriedOut, kVetoed } result = Result::kCarriedOut;
   Flags flags = {};
   BucketLayout layout = BucketLayout::kAny;
@@ -78,12 +77,12 @@ struct VotedBucket {
   WireFormat wire = WireFormat::kNone;
 };
 
-// Returns whether the vote travels with the bucket's data. The vote travels with the data only in a reduction that
-// takes one round of the host's communicator. For all other buckets, the ranks first vote in a barrier, because after a
-// veto a rank could not undo its part of the bucket:
+// Returns whether the vote travels with the bucket's data. It does so only in a reduction that takes one round of the
+// host communicator. For all other buckets, the ranks first vote in a barrier, because a rank could not undo its part
+// of the bucket after a veto:
 //  - Other operations write their outputs as the data arrives, and Adasum takes several rounds.
-//  - A GPU carries out all work that it has been given.
-//  - If a tensor has a residual, rounding the tensor to the wire's format changes the residual. Only the rank itself
+//  - A GPU carries out all work that has been enqueued.
+//  - If a tensor has a residual, rounding the tensor to the wire format changes the residual. Only the rank itself
 //    knows whether its tensor has a residual.
 constexpr bool VoteGoesWithData(const VotedBucket& bucket) {
   return TraitsOf(bucket.op).reduces && bucket.reduction != Reduction::kAdasum && bucket.memory == Memory::kHost &&

@@ -100,8 +100,8 @@ absl::Status InProcessJob::Meet(const Post& post, Work work) {
     RONDA_ASSIGN_OR_RETURN(meeting, GatherLocked(post));
   }
   absl::Status status = work(meeting->arguments);
-  // Neither a failure nor a deadline may end the following wait, because the other members may be using the data that
-  // this rank's post points to. The wait ends soon, because the other members only compute.
+  // Neither a failure nor a deadline may end this wait, because the other members may still be using the data that this
+  // rank's post points to. The wait is short, because the other members only compute.
   MutexLock lock(&mu_);
   if (--meeting->working == 0) meetings_changed_.NotifyAll();
   while (meeting->working > 0) meetings_changed_.Wait(&mu_);
@@ -134,7 +134,8 @@ absl::StatusOr<InProcessJob::Meeting*> InProcessJob::GatherLocked(const Post& po
   if (absl::Status status = WaitForOthersLocked(meeting, post); !status.ok()) {
     own = nullptr;
     ++meeting.missing;
-    // The rank is about to leave the meeting. Members that come or wake up later must not report this rank as late.
+    // This rank is about to leave the meeting. The error makes the other members leave, too: otherwise they would
+    // report this rank as late.
     if (failure_.ok() && meeting_error_.ok()) meeting_error_ = status;
     meetings_changed_.NotifyAll();
     return status;
@@ -160,7 +161,7 @@ absl::Status InProcessJob::WaitForOthersLocked(const Meeting& meeting, const Pos
   return absl::OkStatus();
 }
 
-// Makes the call without holding mu_, because the call may use this job.
+// Releases mu_ during the call, because the call may use this job.
 void InProcessJob::MakeLateCallLocked(LateCall& call) {
   mu_.Unlock();
   call.Make();

@@ -26,11 +26,11 @@
 
 namespace ronda {
 
-// The shared state of ranks that are threads of one process: mailboxes, the first failure, and meetings, which are
-// calls that all members of a group make together.
+// The state that ranks share if they are threads of one process: mailboxes, the first failure, and meetings. A meeting
+// is a call that all members of a group make together.
 //
-// Thread-safe. Each control plane and communicator of the job owns a share of this object. So the object outlives all
-// of them.
+// Thread-safe. Each control plane and communicator of the job shares the ownership of this object, so the object
+// outlives them all.
 class InProcessJob {
  public:
   struct Options {
@@ -43,7 +43,7 @@ class InProcessJob {
   int size() const { return options_.size; }
   const std::shared_ptr<FlightBoard>& flights() const { return flights_; }
 
-  // The operations of the control plane of `rank`.
+  // The ControlPlane operations, on behalf of `rank`.
   absl::Status SendToCoordinator(RankId rank, absl::string_view payload);
   absl::Status Broadcast(absl::string_view payload);
   absl::StatusOr<ControlPlane::Inbox> Receive(RankId rank);
@@ -53,10 +53,10 @@ class InProcessJob {
   void Fail(RankId rank, const absl::Status& failure);
   absl::Status failure() const;
   void Depart(RankId rank);
-  // The control plane of `rank` must call Leave when it is destroyed.
+  // Must be called when the control plane of `rank` is destroyed.
   void Leave(RankId rank);
 
-  // The contribution of one member to a meeting. A meeting is a call that all members of a group make together.
+  // One member's contribution to a meeting.
   struct Post {
     uint64_t meeting;              // the same number on every member, and never used twice
     const Group* group = nullptr;  // the members; nullptr: all ranks
@@ -64,13 +64,12 @@ class InProcessJob {
     const void* arguments;         // the call's arguments, of a type that the caller knows
   };
 
-  // Waits until every member of the meeting has posted. After this, runs `work` with the arguments of all members, in
-  // the order of the group, and returns when the `work` of every member has returned. So no other member uses the
-  // arguments of `post` after this call has returned. Meetings of disjoint groups do not wait for each other.
+  // Waits until every member of the meeting has posted. Then runs `work` with the arguments of all members, in the
+  // order of the group, and returns when every member's `work` has returned. So when Meet has returned, no other member
+  // uses `post.arguments` any more. Meetings of disjoint groups do not wait for each other.
   //
-  // Errors: the job's failure; ABORTED if a missing member has departed; DEADLINE_EXCEEDED that names the missing
-  // member and the label. After an error that does not come from `work`, `work` has not run. Errors of `work` are also
-  // returned.
+  // Errors: the job's failure; ABORTED if a missing member has departed; DEADLINE_EXCEEDED, naming the missing member
+  // and the label; the error of `work`. If the error does not come from `work`, `work` has not run.
   using Work = absl::FunctionRef<absl::Status(absl::Span<const void* const> arguments)>;
   absl::Status Meet(const Post& post, Work work);
 
@@ -96,7 +95,7 @@ class InProcessJob {
   Meeting& MeetingOfLocked(const Post& post) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Adds `post` to its meeting, and waits for all other members.
   absl::StatusOr<Meeting*> GatherLocked(const Post& post) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // Waits until all other members have arrived. Errors: the reason why the wait must end.
+  // Waits until all other members have arrived. Errors: the reason to stop waiting.
   absl::Status WaitForOthersLocked(const Meeting& meeting, const Post& post) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void MakeLateCallLocked(LateCall& call) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 

@@ -22,19 +22,19 @@ struct LinkFrame {
   std::string content;
 };
 
-// Sends and receives frames of any length to and from one other rank, in order, over messages whose size the receiver
-// must know.
+// Sends frames of any length to one other rank, and receives frames from it, in order. The frames travel as messages,
+// whose size the receiver must know in advance.
 //
-// A frame begins with a message of a fixed size, the header. The header contains the length, and has room for the
-// content of most frames. If the content is longer, the rest of it follows in a second message. So the receiver always
-// knows the size of the next message, and need not ask the library for it. If all tensors of a training step are
-// cached, a rank's report is a single short message.
+// A frame begins with a header, which is a message of a fixed size. The header contains the length of the content, and
+// has room for the content of most frames. If the content is longer, the rest follows in a second message. So the
+// receiver always knows the size of the next message, and need not query the library. If all tensors of a training step
+// are cached, a rank's report is a single short message.
 //
-// The two ends of a link use the same byte order: ranks compare it when they connect. The pop functions do not move
-// data. Before these functions, the caller must call PointToPoint::Progress, so that the library can move data.
+// Both ends of a link use the same byte order: ranks compare it when they connect. The pop functions do not move data:
+// the caller must first call PointToPoint::Progress, which lets the library move data.
 //
-// Thread-compatible. While IsUnderWay() returns true, the library uses this object's buffers. While the library uses
-// the buffers, the object must not be destroyed, unless no more calls to the library follow.
+// Thread-compatible. While IsUnderWay() returns true, the library uses this object's buffers. So the object must not be
+// destroyed, unless the library is never called again.
 class FrameLink {
  public:
   // `messages` must outlive this object.
@@ -45,21 +45,21 @@ class FrameLink {
 
   RankId peer() const { return peer_; }
 
-  // Begins to receive frames. The caller must call Listen exactly once.
+  // Begins to receive frames. Must be called exactly once.
   absl::Status Listen();
 
   // Queues a frame. Errors: the library's errors.
   absl::Status Send(LinkFrame frame);
 
-  // Returns the kind of the oldest sent frame that PopSent has not returned yet. Returns nullopt if there is no such
-  // frame. Errors: the library's errors.
+  // Removes the oldest queued frame and returns its kind, if the frame has been sent. Otherwise returns nullopt.
+  // Errors: the library's errors.
   absl::StatusOr<std::optional<LinkFrame::Kind>> PopSent();
 
   // Returns the next frame if it has arrived. A frame of kind kEnd is the last frame.
-  // Errors: INTERNAL if the frame makes no sense; the library's errors.
+  // Errors: INTERNAL if the frame is malformed; the library's errors.
   absl::StatusOr<std::optional<LinkFrame>> PopReceived();
 
-  // Returns whether a frame has been queued that PopSent has not returned.
+  // Returns whether PopSent still has queued frames to return.
   bool IsSending() const { return !outgoing_.empty(); }
   // Returns whether a frame from the peer is expected.
   bool IsReceiving() const { return receiving_ != Receiving::kNothing; }

@@ -13,8 +13,8 @@
 namespace ronda {
 namespace {
 
-// This rank waits this long, at most, until its neighbours have received its message about a departure, an exit or a
-// failure. Neighbours that work normally receive the message immediately.
+// The longest time that this rank waits for its neighbours to receive its message about a departure, an exit or a
+// failure. A healthy neighbour receives the message immediately.
 constexpr absl::Duration kDepartureTime = absl::Seconds(2);
 constexpr absl::Duration kFinalMessageTimeout = absl::Seconds(1);
 
@@ -22,8 +22,8 @@ constexpr absl::Duration kFinalMessageTimeout = absl::Seconds(1);
 // missing.
 constexpr absl::Duration kStartGrace = absl::Seconds(5);
 
-// How long a rank waits at most for rank 0's decision on which failure was first. If rank 0 cannot answer, a connection
-// or a rank is lost. This rank usually notices the loss earlier.
+// The longest time that a rank waits for rank 0 to decide which failure was first. If rank 0 cannot answer, a
+// connection or a rank is lost, and this rank usually notices that earlier.
 constexpr absl::Duration kVerdictTime = absl::Seconds(5);
 
 absl::Status CheckLength(absl::string_view payload) {
@@ -198,8 +198,7 @@ void MessageControlPlane::AnnounceExit() {
 }
 
 void MessageControlPlane::Close() {
-  // If messages do not wake threads, every call to the library moves data. After a failure, such a library must not be
-  // called again.
+  // If messages do not wake threads, every library call moves data, and the library must not be called after a failure.
   const absl::Duration time = failure().ok() || wakes() ? kDepartureTime : absl::ZeroDuration();
   MutexLock lock(&mu_);
   GuardLocked([this]() ABSL_NO_THREAD_SAFETY_ANALYSIS {
@@ -211,8 +210,8 @@ void MessageControlPlane::Close() {
   MoveUntilLocked(MonotonicTime() + time, [this]() ABSL_NO_THREAD_SAFETY_ANALYSIS { return links_->HaveClosed(); });
 }
 
-// FallSilent is const because failure() calls it, which is const. Clang's thread-safety analysis is off here: it cannot
-// know that `self` is this object.
+// FallSilent is const because failure(), which calls it, is const. Clang's thread-safety analysis is off here, because
+// it cannot tell that `self` is this object.
 void MessageControlPlane::FallSilent() const ABSL_NO_THREAD_SAFETY_ANALYSIS {
   if (wakes()) return;
   MutexLock lock(&mu_);
@@ -228,8 +227,8 @@ absl::Status MessageControlPlane::AwaitStart() {
   MutexLock lock(&mu_);
   const auto is_decided = [this]()
                               ABSL_NO_THREAD_SAFETY_ANALYSIS { return node().started() || !node().failure().ok(); };
-  // A neighbour opens its link when it has all of its connections, which may take it the whole timeout. If a connection
-  // is still missing after the timeout, the neighbour fails the job, and its error names the missing rank.
+  // A neighbour opens its link when it has made all of its connections, which may take the whole timeout. If a
+  // connection is still missing then, the neighbour fails the job with an error that names the missing rank.
   const absl::Duration start_grace = wakes() ? kStartGrace : absl::ZeroDuration();
   const absl::Duration end = MonotonicTime() + options_.start_timeout + start_grace;
   MoveUntilLocked(end, is_decided);

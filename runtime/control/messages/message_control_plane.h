@@ -22,35 +22,35 @@ namespace ronda {
 
 // Maximum number of children per rank over MPI. With 4 children per rank, a job of 5 ranks has one level below rank 0,
 // and a job of 85 ranks has three levels. Each level adds one message up the tree and one message down the tree. Each
-// time a parent looks for messages, it makes one library call more for each child. Over TCP one poll() covers all
-// children, so the maximum over TCP is kControlFanOut.
+// look for messages costs a parent one library call per child. Over TCP, one poll() covers all children, so the maximum
+// there is kControlFanOut.
 inline constexpr int kMpiControlFanOut = 4;
 
 struct MessageControlPlaneOptions {
   RankId rank = 0;
   std::vector<Peer> peers;                 // by rank
   std::unique_ptr<PointToPoint> messages;  // between neighbours in the tree; only the control plane uses it
-  // `absent` are the neighbours to which `messages` have no connection, and `absence` is the reason. If `absence` is an
-  // error, the job fails with this error, and the control plane sends it to the ranks that it can reach.
+  // `absent` are the neighbours to which `messages` has no connection, and `absence` is the reason. If `absence` is an
+  // error, the job fails with it, and the control plane sends it to the ranks that it can reach.
   std::vector<RankId> absent;
   absl::Status absence;
   std::string job_id;
   absl::Duration start_timeout = absl::Seconds(30);  // longest wait for parent and children
   absl::Duration heartbeat = absl::Seconds(1);       // time between signs of life
-  // A rank that gives no sign of life for this long is treated as lost, even if it is only stopped. The timeout may be
-  // infinite, for work with a debugger.
+  // A rank that gives no sign of life for this long is treated as lost, even if it is only stopped. May be infinite,
+  // for debugging.
   absl::Duration heartbeat_timeout = absl::Seconds(10);
   std::shared_ptr<FlightBoard> flights;  // heartbeats bring the latest events of ranks on other hosts; may be nullptr
-  // Called with the job's first failure after the start, once, by a thread of the control plane. May be nullptr.
-  // The function must not destroy the control plane.
+  // If the job fails after its start, a thread of the control plane calls this function once, with the first failure.
+  // May be nullptr. The function must not destroy the control plane.
   std::function<void(const absl::Status&)> on_failure;
-  // Depart calls on_depart, and AnnounceExit calls on_exit. These functions notify the other ranks of this host of the
-  // departure or the exit, in addition to the messages. on_depart and on_exit may be nullptr.
+  // Depart calls on_depart, and AnnounceExit calls on_exit. They notify the other ranks of this host, in addition to
+  // the messages. Either may be nullptr.
   std::function<void()> on_depart;
   std::function<void()> on_exit;
   std::shared_ptr<const void> kept;  // kept as long as the control plane lives
-  // Called if the control plane releases `messages` while the library still has unfinished work. After this call,
-  // nobody may call the library again. abandon_messages may be nullptr.
+  // Called when the control plane destroys `messages` after a failure, or while the library has unfinished work. After
+  // this call, nobody may call the library again. May be nullptr.
   std::function<void()> abandon_messages;
   int fan_out = kControlFanOut;  // most children of a rank, the same on all ranks
   // Whether each rank of this host has its own core. Only then may a thread spin for a message.
@@ -58,40 +58,39 @@ struct MessageControlPlaneOptions {
 };
 
 // Carries control messages over TCP, MPI, or any other PointToPoint. The ranks form a tree. Each rank exchanges
-// messages with its parent, and the parent passes on messages for other ranks. On the path to rank 0, a report passes
-// one rank on each level of the tree. If equal reports of several ranks wait at the same parent, the parent passes on
-// only one report. So if all ranks have cached a step, its reports become fewer on their way to rank 0.
+// messages only with its parent and its children, which forward messages for other ranks. A report passes through one
+// rank on each level of the tree on its way to rank 0. If equal reports of several ranks wait at the same parent, the
+// parent forwards only one of them. So if all ranks have cached a step, few reports reach rank 0.
 //
-// Messages move only while a thread of the rank looks for them. This thread is the thread in Wait, or a thread that
-// calls Receive. While the rank is in a collective or computes, only the control plane's own thread looks for messages.
-// So a rank can pass on requests to unlock, failures and signs of life at any time.
+// Messages move only while a thread of the rank looks for them: the thread in Wait, or a thread that calls Receive.
+// While the rank executes a collective or computes, only the control plane's own thread looks for messages. So a rank
+// can forward unlock requests, failures and signs of life at any time.
 //
 // If messages wake threads (PointToPoint::DescriptorOf, as over TCP), a thread in Wait sleeps in poll() until a message
-// comes. No other thread has to wake it. While another thread polls (StartPolling), Wait sleeps for a millisecond at a
-// time, and the polling thread moves the messages. If no thread in Wait and no polling thread has looked for messages
-// for a few milliseconds, the control plane's own thread begins to look. An idle rank uses no core.
+// arrives, so no other thread has to wake it. While another thread polls (StartPolling), Wait sleeps for a millisecond
+// at a time, and the polling thread moves the messages. If neither a thread in Wait nor a polling thread has looked for
+// messages for a few milliseconds, the control plane's own thread begins to look. An idle rank uses almost no CPU.
 //
 // If messages do not wake threads, as over MPI, threads look for messages by calling the library repeatedly. After a
-// message has moved, a rank in Wait looks for a tenth of a millisecond without a pause. After a tenth of a millisecond
-// without a message, the rank sleeps between two looks, for an eighth of the time since the last message, up to 1 ms. A
-// call of Wake ends the sleep between two looks. If no message has moved for 20 ms, or if no other thread looks, the
-// control plane's thread looks for messages every millisecond. An idle rank then uses 1.6 % of a core.
+// message has moved, a thread in Wait looks continuously for a tenth of a millisecond. After that it sleeps between two
+// looks, for an eighth of the time since the last message, up to 1 ms. Wake ends such a sleep. If no message has moved
+// for 20 ms, or no other thread looks, the control plane's own thread looks for messages every millisecond. An idle
+// rank then uses 1.6 % of a core.
 //
 // If a neighbour's connection breaks without a departure, or a rank gives no sign of life for heartbeat_timeout, the
-// job fails. The failure names rank, host and pid. If several ranks report failures, the first failure that reaches
-// rank 0 becomes the job's failure. Fail waits until rank 0 has decided, but only for a few seconds. A rank that is cut
-// off from rank 0 has a failure of its own. This failure names the lost rank on the path to rank 0.
+// job fails with an error that names the rank, its host and its pid. If several ranks report failures, the first one to
+// reach rank 0 becomes the job's failure. Fail waits for rank 0 to decide, but only for a few seconds. A rank that is
+// cut off from rank 0 gets its own failure, which names the lost rank on the path to rank 0.
 //
-// If messages do not wake threads, a rank that has heard of the job's failure notifies its neighbours, for a second at
-// most. After that it calls the library no more. Only after its last call to the library do the rank's failure() and
-// its other calls return the failure. So a caller that gets a failure from the control plane may free the buffers of an
-// abandoned collective.
+// If messages do not wake threads, a rank that learns of the job's failure notifies its neighbours, which takes a
+// second at most. After that, the rank never calls the library again, and only then do failure() and the other calls
+// return the failure. So a caller that gets the failure may free the buffers of an abandoned collective.
 //
-// The destructor of the control plane announces the rank's departure to its parent and its children. The destructor
-// returns when the parent and the children have received the announcement, or after a few seconds.
+// The destructor announces this rank's departure to its parent and its children. It returns when they have received the
+// announcement, or after a few seconds.
 //
 // ConnectMessageControlPlane blocks until all ranks have connected to their parents.
-// Errors: DEADLINE_EXCEEDED that names the missing ranks; INVALID_ARGUMENT if a neighbour belongs to another job; the
+// Errors: DEADLINE_EXCEEDED, naming the missing ranks; INVALID_ARGUMENT if a neighbour belongs to another job; the
 // library's errors.
 absl::StatusOr<std::unique_ptr<ControlPlane>> ConnectMessageControlPlane(MessageControlPlaneOptions options);
 

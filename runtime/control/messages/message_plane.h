@@ -31,12 +31,12 @@
 
 namespace ronda {
 
-// The control plane that ConnectMessageControlPlane returns. The comment of ConnectMessageControlPlane describes how
-// the control plane behaves. message_control_plane.cc contains the start, the end, and most functions of ControlPlane.
-// The file message_watch.cc implements the threads that look for messages.
+// The control plane that ConnectMessageControlPlane returns. ConnectMessageControlPlane's comment describes its
+// behaviour. message_control_plane.cc implements the start, the end and most functions; message_watch.cc implements the
+// threads that look for messages.
 //
-// One lock guards the node and its links. One thread at a time, the watcher, polls the descriptors, without holding the
-// lock. Other threads wake the watcher through a pipe.
+// One lock guards the node and its links. Only one thread at a time, the watcher, polls the descriptors, and it does
+// not hold the lock meanwhile. Other threads wake the watcher through a pipe.
 class MessageControlPlane final : public ControlPlane {
  public:
   // If messages wake threads, `pipe` wakes the thread that sleeps in poll().
@@ -62,10 +62,10 @@ class MessageControlPlane final : public ControlPlane {
   void AnnounceExit() override;
 
  private:
-  // If messages do not wake threads, the pause between two looks for messages is at least this long.
+  // If messages do not wake threads, the shortest pause between two looks for messages.
   static constexpr absl::Duration kShortestPause = absl::Microseconds(20);
 
-  // Which thread sleeps in poll() at the descriptors.
+  // The thread that sleeps in poll() on the descriptors.
   enum class Watcher { kNobody, kWait, kRelay, kOther };
   struct Watch {
     Watcher by = Watcher::kNobody;
@@ -91,7 +91,7 @@ class MessageControlPlane final : public ControlPlane {
     PollLimit limit;
   };
 
-  // What the control plane's thread has done and seen.
+  // The state of the control plane's own thread.
   struct Relaying {
     uint64_t looks_seen = 0;
     uint64_t waits_seen = 0;
@@ -106,37 +106,34 @@ class MessageControlPlane final : public ControlPlane {
     return Attribute(failure, options_.peers[options_.rank]);
   }
 
-  // Moves messages, carries out what they say, and sends the heartbeats that are due. Returns whether a message has
-  // moved. MoveLocked never throws: if memory runs out, the job fails.
+  // Moves messages, acts on them, and sends the heartbeats that are due. Returns whether a message has moved. Never
+  // throws: if memory runs out, the job fails.
   bool MoveLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // Sends the frames that are due, and wakes the threads that wait for changes of the node. The caller must call
-  // PublishLocked after each change of the node.
+  // Sends the frames that are due, and wakes the threads that wait for the node to change. Must be called after each
+  // change of the node.
   void PublishLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Runs `call`. If `call` runs out of memory, this rank fails, because a frame that it needs may now be lost.
   template <typename Call>
   void GuardLocked(const Call& call) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // Runs `call`, which passes `payload` to the node. If the job has failed, Send returns the failure instead of running
-  // `call`.
+  // Runs `call`, which passes `payload` to the node. If the job has failed, returns the failure instead.
   template <typename Call>
   absl::Status Send(absl::string_view payload, const Call& call);
   // Makes `failure` the job's failure, unless rank 0 decides on another failure.
   void FailLocked(const absl::Status& failure) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // Like FailLocked, makes `failure` the job's failure, but does not wait for rank 0 to decide. Attributes the failure
-  // to this rank.
+  // Like FailLocked, but does not wait for rank 0 to decide, and attributes the failure to this rank.
   void FailAloneLocked(const absl::Status& failure) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void WakeWaitLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void WakeRelayLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void WakeWatcherLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
-  // Sleeps at the descriptors until messages can be moved, but not longer than `longest`. After the sleep, moves the
-  // messages.
-  // REQUIRES: no other thread sleeps at the descriptors.
+  // Sleeps on the descriptors until messages can be moved, for at most `longest`, and then moves them.
+  // REQUIRES: no other thread sleeps on the descriptors.
   void WatchLocked(Watcher watcher, absl::Duration longest) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // Sleeps like WatchLocked, but moves no messages. REQUIRES: cannot_poll_ is false.
+  // Like WatchLocked, but moves no messages. REQUIRES: cannot_poll_ is false.
   void PollLocked(Watcher watcher, absl::Duration longest) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // Makes this rank fail, because its threads can no longer sleep at the descriptors.
+  // Fails this rank, because its threads can no longer sleep on the descriptors.
   void GiveUpPollingLocked(const absl::Status& failure) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // Moves messages until `done` returns true, or until the time `end`.
+  // Moves messages until `done` returns true, or until time `end`.
   template <typename Done>
   void MoveUntilLocked(absl::Duration end, const Done& done) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void LetOthersRunLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
@@ -146,20 +143,20 @@ class MessageControlPlane final : public ControlPlane {
   bool SpinLocked(absl::Time deadline) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void WaitAndLookLocked(absl::Time deadline) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
-  // The function that the control plane's thread runs.
+  // The main function of the control plane's own thread.
   void Run();
   void TellFailureLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // Looks for messages if no other thread looks for messages. Returns after `longest` at the latest.
+  // Looks for messages, unless another thread does. Returns after at most `longest`.
   void RelayLocked(absl::Duration longest) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void RelayByLookingLocked(absl::Duration longest) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   absl::Status AwaitStart();
   absl::Status FailForAbsence();
-  // Announces this rank's departure. Returns when all neighbours have received this announcement and have announced
-  // their own departure.
+  // Announces this rank's departure, and ends its links. Returns when every link has ended at both ends or has been
+  // given up, or after a few seconds.
   void Close();
-  // The caller must call FallSilent when the job has failed. If messages do not wake threads, notifies the neighbours
-  // of the failure, and makes no more calls to the library afterwards.
+  // Must be called when the job has failed. If messages do not wake threads, notifies the neighbours of the failure,
+  // and then never calls the library again.
   void FallSilent() const;
   absl::Status FailureAfterSilence() const;
 
@@ -168,8 +165,7 @@ class MessageControlPlane final : public ControlPlane {
   const std::optional<WakePipe> pipe_;
   const absl::Status out_of_memory_ = absl::ResourceExhaustedError("out of memory in the control plane");
   const absl::Status left_early_ = absl::AbortedError(kLeftEarly);
-  // The error if `pipe_` is not intact. If `pipe_` is not intact, the program has probably also closed other
-  // descriptors of Ronda.
+  // The error if `pipe_` is damaged. The program has then probably closed other descriptors of Ronda, too.
   const absl::Status lost_pipe_ = absl::FailedPreconditionError(
       "the program has closed descriptors that Ronda has opened: let it close only its own");
   std::atomic<bool> has_failed_{false};  // whether the node has a failure; to look without the lock

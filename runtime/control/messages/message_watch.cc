@@ -13,19 +13,19 @@
 namespace ronda {
 namespace {
 
-// If messages do not wake threads, a rank looks for messages without a pause for this long after it has sent a message.
-// An answer to the message takes about this long.
+// If messages do not wake threads, a thread in Wait looks continuously for this long after the last message. An answer
+// takes about this long.
 constexpr absl::Duration kLookOn = absl::Microseconds(100);
 constexpr int kPauseShare = 8;
 constexpr absl::Duration kLongestPause = absl::Milliseconds(1);
 // After this time without a message, Wait stops looking for messages, and the control plane's thread looks instead.
 constexpr absl::Duration kAttentive = absl::Milliseconds(20);
 
-// The next two pauses apply if messages wake threads. While another thread polls, Wait sleeps for kPauseWhilePolled at
-// a time. After each kRelayPause the control plane's thread checks whether another thread still looks for messages.
+// These two pauses apply if messages wake threads. While another thread polls, Wait sleeps for kPauseWhilePolled at a
+// time. Every kRelayPause, the control plane's thread checks whether another thread still looks for messages.
 constexpr absl::Duration kPauseWhilePolled = absl::Milliseconds(1);
 constexpr absl::Duration kRelayPause = absl::Milliseconds(5);
-// After this time a thread that sleeps in poll() checks whether the program has closed the descriptors.
+// A thread that sleeps in poll() checks this often whether the program has closed the descriptors.
 constexpr absl::Duration kLongestPoll = absl::Seconds(1);
 
 }  // namespace
@@ -58,8 +58,7 @@ void MessageControlPlane::WatchLocked(Watcher watcher, absl::Duration longest) {
     PollLocked(watcher, longest);
   }
   MoveLocked();
-  // Only one thread at a time can poll the descriptors. Threads that had to wait for this thread may poll the
-  // descriptors now.
+  // Only one thread at a time can poll the descriptors, so a thread that waited for this one may poll now.
   if (watcher != Watcher::kWait) woken_changed_.NotifyAll();
   state_changed_.NotifyAll();
 }

@@ -14,7 +14,7 @@
 namespace ronda {
 namespace {
 
-// One call of Move looks for messages at most this many times.
+// Each call of Move looks for messages at most this many times.
 constexpr int kMostLooks = 16;
 
 }  // namespace
@@ -40,8 +40,8 @@ bool NodeLinks::Move() {
   for (int looks = 0; looks_again && looks < kMostLooks; ++looks) {
     messages_->Progress();
     looks_again = false;
-    // The loop receives frames before it completes sends. So equal reports of children become one report while an
-    // earlier message to the parent is still being sent.
+    // Receives before it completes sends, so that equal reports of children are merged while an earlier message to the
+    // parent is still being sent.
     for (Link& link : links_) looks_again |= ReceiveFrom(link);
     has_moved |= looks_again;
   }
@@ -121,8 +121,8 @@ bool NodeLinks::CompleteSends(Link& link) {
 }
 
 void NodeLinks::Flush() {
-  // If a link breaks, the node creates frames for other links. Some of the links with new frames have already been
-  // flushed, so the loop runs again.
+  // When a link breaks, the node creates frames for other links. Some of these links have already been flushed, so the
+  // loop runs again.
   do {
     has_broken_ = false;
     for (Link& link : links_) FlushTo(link);
@@ -130,7 +130,7 @@ void NodeLinks::Flush() {
 }
 
 void NodeLinks::FlushTo(Link& link) {
-  // A neighbour may open its link only after this rank has gone. The neighbour must then find the failure in the link.
+  // A neighbour may open its link late, after this rank has gone. It must then find the failure in the link.
   if (is_closing_ && !link.is_broken && !node_.failure().ok()) Attach(link);
   CompleteSends(link);
   while (!link.is_broken && !link.is_ending && !link.frames.IsSending()) {
@@ -157,8 +157,7 @@ std::optional<LinkFrame> NodeLinks::NextFrame(Link& link) {
 bool NodeLinks::IsToEnd(const Link& link) const {
   const bool is_to_parent = link.frames.peer() < options_.node.rank;
   if (link.has_end_come || !is_to_parent) return link.has_end_come;
-  // If the rank sent its end frame before the link is attached, this frame would come ahead of the frame with the
-  // rank's failure.
+  // Before the link is attached, an end frame would overtake the frame with this rank's failure.
   return link.is_attached && (is_closing_ || node_.HasDeparted(link.frames.peer()));
 }
 
@@ -167,8 +166,8 @@ void NodeLinks::BreakSending(Link& link, const absl::Status& why) {
     messages_->Progress();
   } while (ReceiveFrom(link));
   Break(link, why);
-  // The calls of Progress have also read frames from the other links. The loop receives the frames that have already
-  // been read, because poll() reports no descriptor as ready for such frames.
+  // The calls of Progress have also read frames from the other links. Those must be received now, because poll()
+  // reports no descriptor as ready for them.
   for (Link& other : links_) ReceiveFrom(other);
 }
 

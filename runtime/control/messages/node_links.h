@@ -21,19 +21,18 @@
 
 namespace ronda {
 
-// The node of one rank in the tree, and the node's links to its neighbours, which carry messages. Move and Flush carry
-// frames between the node and the links.
+// The node of one rank in the tree, and the links to its neighbours. Move and Flush carry frames between the node and
+// the links.
 //
-// Each end of a link sends an open frame with the job's id, then pieces of the node's frames, and at last an end frame.
-// The child is the first to send its end frame: when it leaves, or when its parent has announced the parent's own
-// departure. The parent answers with its own end frame. Because of these end frames, no connection is closed while it
-// contains unread bytes. So no message is lost.
+// Each end of a link sends an open frame with the job's id, then pieces of the node's frames, and finally an end frame.
+// The child sends its end frame first: when it leaves, or when its parent has announced its departure. The parent
+// answers with its own end frame. Because of these end frames, a connection is closed only after all of its bytes have
+// been read, so no message is lost.
 //
-// On each link, only one piece at a time is being sent. New reports that come while a piece is being sent join the
-// reports that wait.
+// Each link sends only one piece at a time. Reports that arrive meanwhile join the waiting reports.
 //
-// Thread-compatible. Any call may run out of memory. When a call has run out of memory, the rank must not go on,
-// because a frame may have been lost.
+// Thread-compatible. Any call may run out of memory. After that, the rank must not go on, because a frame may have been
+// lost.
 class NodeLinks {
  public:
   struct Options {
@@ -47,33 +46,32 @@ class NodeLinks {
   ControlNode& node() { return node_; }
   const PointToPoint& messages() const { return *messages_; }
 
-  // Begins to receive, and sends the open frames. The caller must call Open once, before all other functions.
+  // Starts to receive, and sends the open frames. Must be called once, before all other functions.
   void Open();
 
-  // Receives the frames that have come, completes the sends that have ended, and notices broken links. Returns whether
-  // it has done any of this. One call does a limited amount of work, and leaves the rest of the work to the next call.
+  // Receives the frames that have arrived, completes finished sends, and notices broken links. Returns whether it did
+  // any of this. One call does a limited amount of work, and leaves the rest to the next call.
   bool Move();
 
-  // Sends the frames of the node to its neighbours. A link that is still busy with an earlier frame is left out.
+  // Sends the node's frames to its neighbours, except on links that are still busy with an earlier frame.
   void Flush();
 
   // Begins to end the links as described above, because this rank leaves the job.
   void Close() { is_closing_ = true; }
 
-  // Returns whether every link has ended at both ends, or has been given up, since Close was called.
+  // Returns whether every link has ended at both ends, or has been given up. REQUIRES: Close() has been called.
   bool HaveClosed() const;
 
-  // Returns whether all frames have been sent, except to neighbours that can receive no more.
+  // Returns whether all frames have been sent, except to neighbours that can no longer receive.
   bool HaveSentAll() const;
 
-  // Returns whether the library has unsent bytes for a neighbour whose descriptor ListDescriptors last listed without
-  // output.
+  // Returns whether the library has unsent bytes for a neighbour whose descriptor was last listed without POLLOUT.
   bool HasUnlistedOutput() const;
 
   // Returns whether the library still uses any of the buffers of this object.
   bool IsUnderWay() const;
 
-  // Adds the descriptors that the caller must poll. When one of the descriptors is ready, the caller must call Move.
+  // Appends the descriptors that the caller must poll. When one of them is ready, the caller must call Move.
   void ListDescriptors(std::vector<pollfd>* descriptors);
 
  private:
@@ -106,8 +104,8 @@ class NodeLinks {
   // Returns the next frame to send on `link`; nullopt if no frame waits.
   std::optional<LinkFrame> NextFrame(Link& link);
   bool IsToEnd(const Link& link) const;
-  // These functions give up the link, with the reason `why`. BreakSending first receives the last frames of the
-  // neighbour, because they may say why the neighbour has ended.
+  // Both functions give up the link, for the reason `why`. BreakSending first receives the neighbour's last frames,
+  // because they may say why the neighbour has ended.
   void Break(Link& link, const absl::Status& why);
   void BreakSending(Link& link, const absl::Status& why);
 

@@ -8,9 +8,9 @@
 
 namespace ronda {
 
-// Limits how long a thread polls for a message before it sleeps. The limit is 50 us. In a collective, a thread spins
-// for another rank for the same time. If the ranks outnumber the cores, the limit is 16 polls. If the ranks outnumber
-// the cores, the thread yields its core between two polls, because the rank that must answer may need this core.
+// Limits how long a thread polls for a message before it sleeps. The limit is 50 us, which is also how long a thread in
+// a collective spins for another rank. If the ranks outnumber the cores, the limit is 16 polls, because the rank that
+// must answer may need this thread's core. The thread yields its core between two polls.
 //
 // Thread-compatible.
 class PollLimit {
@@ -19,10 +19,10 @@ class PollLimit {
 
   explicit PollLimit(Cores cores) : cores_(cores) {}
 
-  // The caller must call Reset when a message has come, and when the thread begins to poll.
+  // Must be called when a message has arrived, and when the thread begins to poll.
   void Reset() { looks_ = 0; }
 
-  // The caller must call MayLookAgain after each poll. Returns whether the thread may poll again.
+  // Must be called after each poll. Returns whether the thread may poll again.
   bool MayLookAgain() {
     ++looks_;
     if (cores_ == Cores::kAreShared) return looks_ <= kYields;

@@ -12,7 +12,7 @@
 
 namespace ronda {
 
-// Holds the first failure of a job with one rank. The control plane and the communicator of the rank share this object.
+// Holds the first failure of a job with one rank. The rank's control plane and communicator share this object.
 // Thread-safe.
 class SelfJob {
  public:
@@ -28,8 +28,8 @@ class SelfJob {
   absl::Status failure_ ABSL_GUARDED_BY(mu_);
 };
 
-// The control plane of a job with only one rank. SelfControlPlane returns each message to the rank that has sent it.
-// SelfControlPlane is the smallest complete implementation of ControlPlane.
+// The control plane of a job with only one rank, which returns each message to its sender. It is the smallest complete
+// implementation of ControlPlane.
 class SelfControlPlane : public ControlPlane {
  public:
   explicit SelfControlPlane(std::shared_ptr<SelfJob> job) : job_(std::move(job)) {}

@@ -29,13 +29,13 @@ absl::Status Damaged(absl::string_view what, uint64_t value) {
 
 constexpr int kSpinsPerLookAtClock = 16;
 
-// A rank polls for this time. In a collective, it spins for another rank for the same time. If the ranks outnumber the
-// cores, the rank yields its core kYields times instead, because the rank that must answer may need this core.
+// How long a rank polls. In a collective, it spins for another rank for the same time. If the ranks outnumber the
+// cores, it yields its core kYields times instead, because the rank that must answer may need it.
 constexpr absl::Duration kPoll = absl::Microseconds(50);
 constexpr int kYields = 16;
 
-// How long a worker gives the coordinator's polling thread to fetch a message, before the worker rings the
-// coordinator's doorbell. Waking a thread takes longer than kPollerComesBack.
+// How long a worker waits for the coordinator's polling thread to fetch a message, before the worker rings the
+// coordinator's doorbell. Waking a thread takes longer than this.
 constexpr absl::Duration kPollerComesBack = absl::Microseconds(8);
 
 }  // namespace
@@ -157,7 +157,7 @@ absl::Status ShmControlPlane::Broadcast(absl::string_view payload) {
 }
 
 absl::Status ShmControlPlane::FlushAllAndWait() {
-  // This thread will sleep now, so from now on the doorbell must wake it.
+  // This thread is about to sleep, so from now on the doorbell must wake it.
   if (polling_ && doorbell_->StopPolling(seen_, Doorbell::Poller::kNone)) doorbell_->Ring();
   const auto resume = absl::MakeCleanup([this] {
     if (polling_) doorbell_->StartPolling();
@@ -179,8 +179,8 @@ absl::Status ShmControlPlane::FlushAllAndWait() {
 
 absl::StatusOr<ControlPlane::Inbox> ShmControlPlane::Receive() {
   RONDA_RETURN_IF_ERROR(failure());
-  // After Receive, this rank acts on its own broadcasts together with the other ranks. So the other ranks must be able
-  // to receive these broadcasts first, because they may need the broadcasts before this rank calls Receive again.
+  // After Receive, this rank acts on its own broadcasts, together with the other ranks. So the broadcasts must be in
+  // the rings first: the other ranks may need them before this rank calls Receive again.
   RONDA_RETURN_IF_ERROR(own_.broadcasts.empty() ? FlushAll().status() : FlushAllAndWait());
   Inbox inbox = std::exchange(own_, Inbox{});
   for (Link& link : links_) RONDA_RETURN_IF_ERROR(ReceiveFrom(link, inbox));

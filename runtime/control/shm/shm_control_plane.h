@@ -19,7 +19,7 @@
 
 namespace ronda {
 
-// The longest frame. A ring that contains a greater length is treated as damaged.
+// The longest frame. A ring with a longer frame is treated as damaged.
 inline constexpr size_t kMaxFrameBytes = size_t{1} << 30;
 
 // Carries messages of any length through a ring of kShmRingBytes in shared memory, from one writer to one reader.
@@ -27,14 +27,14 @@ inline constexpr size_t kMaxFrameBytes = size_t{1} << 30;
 // A frame is the payload's length in four bytes, followed by the payload. A frame that is longer than the ring passes
 // through the ring in pieces.
 //
-// Memory ordering: the writer stores the bytes, and then `written`. This store is a release, and sequentially
-// consistent as Doorbell::RingUnlessPolled requires. The reader loads `written` (acquire), then the bytes. In the same
-// way, the reader stores `read` (release). The writer loads `read` (acquire) before it uses the freed room again. A
-// writer that finds too little room stores `writer_is_blocked`, then loads `read` again. The reader stores `read`, then
-// loads `writer_is_blocked`. The two stores and the two loads of `read` and `writer_is_blocked` are sequentially
-// consistent. So either the writer sees the new room, or the reader sees that it must ring the doorbell of the writer.
+// Memory ordering: the writer stores the bytes, and then `written`. This store is a release store, and is sequentially
+// consistent because Doorbell::RingUnlessPolled requires it. The reader loads `written` (acquire), then the bytes.
+// Likewise, the reader stores `read` (release), and the writer loads `read` (acquire) before it reuses the freed room.
+// A writer that finds too little room stores `writer_is_blocked`, then loads `read` again. The reader stores `read`,
+// then loads `writer_is_blocked`. These two stores and two loads are sequentially consistent. So either the writer sees
+// the new room, or the reader sees that it must ring the writer's doorbell.
 //
-// FrameWriter is the writing end of the ring. FrameWriter keeps the bytes for which the ring has no room yet.
+// The writing end of the ring. Keeps the bytes for which the ring has no room yet.
 // Thread-compatible.
 class FrameWriter {
  public:
@@ -43,9 +43,8 @@ class FrameWriter {
   // Errors: INVALID_ARGUMENT if `payload` is longer than kMaxFrameBytes.
   absl::Status Queue(absl::string_view payload);
 
-  // Moves as many bytes into the ring as the ring has room for. Returns the number of moved bytes. If some bytes are
-  // left, the reader's next Read reports that the writer waits. Errors: INTERNAL if the counters in the ring's header
-  // are damaged.
+  // Moves as many bytes into the ring as it has room for, and returns their number. If bytes are left, the reader's
+  // next Read reports that the writer waits. Errors: INTERNAL if the counters in the ring's header are damaged.
   absl::StatusOr<size_t> Flush();
 
   // Returns whether all queued bytes have been moved into the ring.
@@ -63,7 +62,7 @@ class FrameWriter {
   size_t sent_ = 0;
 };
 
-// FrameReader is the end of the ring that reads. Thread-compatible.
+// The reading end of the ring. Thread-compatible.
 class FrameReader {
  public:
   explicit FrameReader(ShmRingHeader* ring) : ring_(ring) {}
@@ -73,11 +72,11 @@ class FrameReader {
     bool writer_waits = false;  // for the room that this read has made; the caller must ring its doorbell
   };
 
-  // Empties the ring and returns the complete messages. Errors: INTERNAL if the ring's counter
-  // of written bytes, or the length of a message, is impossible.
+  // Empties the ring and returns the complete messages. Errors: INTERNAL if the ring's counter of written bytes, or the
+  // length of a message, is invalid.
   absl::StatusOr<Result> Read();
 
-  // Returns whether bytes have come since the last Read.
+  // Returns whether bytes have arrived since the last Read.
   bool HasNews() const { return ring_->written.load(std::memory_order_seq_cst) != read_; }
 
  private:
@@ -89,16 +88,15 @@ class FrameReader {
 };
 
 // Carries control messages through rings in shared memory. Each rank except the coordinator has one ring to the
-// coordinator and one ring back. Wait sleeps on the rank's doorbell. The doorbell is rung for a message, for a call of
-// Wake, and for a failure.
+// coordinator and one ring back. Wait sleeps on the rank's doorbell. The doorbell rings for messages, unlock
+// requests, calls of Wake, and failures.
 //
 // If a writer finds a ring full, it keeps the rest of its bytes. When the ring has room again, the reader rings the
-// writer's doorbell. The next Receive on the writer's rank then sends the rest. The coordinator's Receive does not
-// return the coordinator's own broadcasts before all bytes are in the rings.
+// writer's doorbell. The next Receive on the writer's rank then sends the rest. The coordinator's Receive returns its
+// own broadcasts only when all their bytes are in the rings.
 //
-// A worker that polls for the answer to its message first waits a moment for the coordinator's polling thread to fetch
-// the message. If the message has not been fetched after this moment, the worker wakes the coordinator's background
-// thread.
+// A worker that polls for the answer to its message first gives the coordinator's polling thread a moment to fetch the
+// message. If that thread has not fetched it by then, the worker wakes the coordinator's background thread.
 class ShmControlPlane : public ControlPlane {
  public:
   explicit ShmControlPlane(std::shared_ptr<ShmWorld> world);
@@ -127,24 +125,24 @@ class ShmControlPlane : public ControlPlane {
     FrameReader reader;
   };
 
-  // Moves queued bytes into the ring. Returns whether it has moved any bytes.
+  // Moves queued bytes into the ring. Returns whether any bytes were moved.
   absl::StatusOr<bool> Move(Link& link);
   absl::Status Flush(Link& link);
-  // Rings the doorbell of the coordinator, because its polling thread has not fetched the message in time.
+  // Rings the coordinator's doorbell, unless its polling thread has fetched the message in time.
   void RingAfterAll();
   absl::Status ReceiveFrom(Link& link, Inbox& inbox);
-  // Moves queued bytes on all links. Returns a link that still has bytes for which its ring has no room, or nullptr.
+  // Moves queued bytes on all links. Returns a link whose ring has no room for the rest, or nullptr.
   absl::StatusOr<Link*> FlushAll();
-  // Moves queued bytes on all links, until no link has any left.
-  // Errors: the job's failure; DEADLINE_EXCEEDED that names a rank that does not read its messages.
+  // Moves queued bytes on all links until none are left.
+  // Errors: the job's failure; DEADLINE_EXCEEDED, naming a rank that does not read its messages.
   absl::Status FlushAllAndWait();
 
-  // Waits a moment before the next look for messages. Returns false if the thread has looked in vain too often.
+  // Pauses briefly before the next look for messages. Returns false if too many looks have found nothing.
   bool PauseBetweenLooks();
   // Returns whether Receive has something to return.
   bool HasNews() const;
 
-  // Spins until the doorbell rings, if spinning has avoided sleeps lately. `heard` is the last known number of rings.
+  // Spins until the doorbell rings, if spinning has recently avoided sleeps. `heard` is the last known number of rings.
   // Returns whether the doorbell has rung.
   bool Spin(uint32_t heard);
 
@@ -158,7 +156,7 @@ class ShmControlPlane : public ControlPlane {
   absl::Duration poll_until_;              // when to stop polling, set after many idle looks
   bool gave_up_ = false;                   // whether this rank has looked too often in vain
   std::optional<absl::Duration> ring_at_;  // when to ring for a message to the coordinator
-  // Only Wait uses the next three members.
+  // The next three members are the state of Wait.
   bool may_spin_ = true;  // in the next Wait
   uint32_t heard_ = 0;    // rings of the doorbell up to the last return of Wait
   SpinTime spin_;         // of Wait

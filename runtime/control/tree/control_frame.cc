@@ -14,11 +14,10 @@
 namespace ronda {
 namespace {
 
-// The longest text of a failure. The text of a failure contains a tensor's name and the descriptions of two ranks.
+// The longest text of a failure. It contains a tensor's name and the descriptions of two ranks.
 constexpr size_t kMaxFailureText = size_t{64} << 10;
 
-// The greatest age of an event. No job runs longer than this. With this limit, sums and differences of ages cannot
-// overflow.
+// The greatest age of an event. No job runs longer. With this limit, sums and differences of ages cannot overflow.
 constexpr absl::Duration kMaxAge = absl::Hours(24 * 3650);
 
 absl::Status Damaged(absl::string_view text) { return absl::InvalidArgumentError(absl::StrCat("control: ", text)); }

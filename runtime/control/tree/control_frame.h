@@ -20,7 +20,7 @@
 
 namespace ronda {
 
-// One message that several ranks have sent with equal contents, and the numbers of these ranks.
+// A message that several ranks have sent with equal content, and these ranks.
 struct SharedReport {
   std::string payload;
   std::vector<RankId> ranks;
@@ -28,12 +28,11 @@ struct SharedReport {
   friend bool operator==(const SharedReport&, const SharedReport&) = default;
 };
 
-// Reports that a rank has not yet sent on to rank 0. Equal reports become one report, with a list of the ranks that
-// have sent it. So if all ranks send equal reports in a step, this rank passes on only one report, however many ranks
-// are below it in the tree.
+// Reports that a rank has not yet forwarded to rank 0. Equal reports become one report, with a list of its senders. So
+// if all ranks send equal reports in a step, this rank forwards only one, however many ranks are below it in the tree.
 //
-// The reports of one rank keep their order. So a later report of a rank is never merged into the report that contains
-// an earlier report of this rank, or into an older one.
+// The reports of each rank keep their order. So a report is never merged into one that contains an earlier report of
+// the same rank, or into one that is even older.
 //
 // Thread-compatible.
 class ReportBatch {
@@ -43,8 +42,8 @@ class ReportBatch {
 
   bool empty() const { return reports_.empty(); }
 
-  // Removes and returns the oldest reports, each with its ranks in ascending order. The removed reports together have
-  // at most `max_bytes` of payload, unless the oldest report alone is longer. The result is empty if no report waits.
+  // Removes and returns the oldest reports, each with its ranks in ascending order. Together they have at most
+  // `max_bytes` of payload, unless the oldest report alone is longer. The result is empty if no report waits.
   std::vector<SharedReport> Take(size_t max_bytes);
 
  private:
@@ -55,14 +54,14 @@ class ReportBatch {
 
   std::deque<SharedReport> reports_;  // numbered; a deque, so that their payloads stay where they are
   uint64_t first_number_ = 0;         // of reports_.front()
-  // The next two data members are standard tables. An Abseil table cannot be destroyed after it has found no memory to
-  // grow. This code must also work on a rank that fails because it has no memory left.
+  // These two members are standard tables, because an Abseil table cannot be destroyed after an allocation has failed
+  // in it. This code must also work on a rank that fails because it has no memory left.
   std::unordered_map<RankId, uint64_t> last_of_rank_;
   std::unordered_map<std::string_view, uint64_t> last_of_payload_;  // the keys are in reports_
 };
 
-// The next structs are the frames between two ranks of the control plane. The file proto/ronda/v1/control.proto
-// describes each field.
+// The next structs are the frames between two ranks of the control plane. proto/ronda/v1/control.proto describes each
+// field.
 
 // The longest message that a rank may send, and the longest frame.
 inline constexpr size_t kMaxControlPayload = size_t{1} << 30;
@@ -113,7 +112,7 @@ using ControlFrame = std::variant<ArrivalFrame, StartFrame, ReportsFrame, Broadc
 
 std::string Encode(const ControlFrame& frame);
 
-// Errors: INVALID_ARGUMENT if `bytes` are not a frame, or name ranks that a job of `size` does not have.
+// Errors: INVALID_ARGUMENT if `bytes` is not a frame, or names a rank that a job of `size` does not have.
 absl::StatusOr<ControlFrame> DecodeControlFrame(absl::string_view bytes, int size);
 
 }  // namespace ronda

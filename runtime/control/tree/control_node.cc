@@ -41,8 +41,7 @@ void EventRelay::ReceiveFromParent(const std::vector<RankEvent>& events, FlightT
 }
 
 void EventRelay::Record(const RankEvent& event, FlightTime now) {
-  // Events of ranks on this host are not recorded here, because these ranks write to recorders that all ranks of the
-  // host can read.
+  // Events of ranks on this host are not recorded here, because all ranks of the host can read each other's recorders.
   const bool is_remote = options_.peers[event.rank].host != options_.peers[options_.rank].host;
   if (options_.flights == nullptr || !is_remote) return;
   options_.flights->Of(event.rank).Record(event.kind, event.op, event.name, event.bytes, now - event.age);
@@ -276,7 +275,7 @@ void ControlNode::RequestUnlock(uint64_t schedule) {
   if (schedule <= unlock_requested_) return;
   unlock_requested_ = schedule;
   news_ = true;
-  // The request also goes back to the rank from which it came. A rank that already knows of the request does nothing.
+  // The request also goes back to its sender, which ignores it.
   SendToAll(UnlockRequestFrame{.schedule = schedule});
 }
 
@@ -284,8 +283,8 @@ void ControlNode::Propose(const absl::Status& failure) {
   if (!failure_.ok()) return;
   if (!CanReachParent()) return Decide(failure);
   if (has_proposed_) return;
-  // The job has failed, whichever failure was first. So frames that have not been sent are dropped: they would only
-  // delay the frame with the failure.
+  // The job has failed, whichever failure was first. So unsent frames are dropped: they would only delay the failure
+  // frame.
   reports_ = ReportBatch();
   links_.at(options_.tree.Parent(options_.rank)).queue.DropUnbegun();
   SendUp(FailureFrame{failure});
@@ -296,7 +295,7 @@ void ControlNode::Decide(const absl::Status& failure) {
   if (!failure_.ok()) return;
   failure_ = failure;
   news_ = true;
-  // Frames that have not been sent are dropped, because they would only delay the frame with the failure.
+  // Unsent frames are dropped, because they would only delay the failure frame.
   for (auto& [neighbour, link] : links_) {
     if (!IsParent(neighbour)) link.queue.DropUnbegun();
   }
@@ -356,8 +355,8 @@ void ControlNode::Tick(absl::Duration now) {
 }
 
 void ControlNode::CheckSilence(absl::Duration now) {
-  // Perhaps this rank itself was stopped, for example by a debugger. A rank that was stopped has not yet read the
-  // frames that have come while it was stopped.
+  // This rank itself may have been stopped, for example by a debugger. In that case, it has not yet read the frames
+  // that arrived meanwhile.
   const bool was_stopped = now - last_tick_ > std::max(2 * options_.heartbeat, options_.heartbeat_timeout / 2);
   for (auto& [neighbour, link] : links_) {
     if (was_stopped) link.last_heard = now;

@@ -60,10 +60,10 @@ struct ControlTree {
 inline bool HasControlChildren(RankId rank, int size) { return rank * kControlFanOut + 1 < size; }
 
 // Sends the latest event of each rank up the tree to rank 0, and down again to all ranks. So every host can report the
-// last event of a rank that is late. A rank sends its latest event only once, and only if no other event has followed
-// for `standstill`. So neither ranks that work nor ranks that stay idle cause traffic.
+// last event of a late rank. A rank sends an event only once, and only after the event has been its latest for
+// `standstill`. So neither busy nor idle ranks cause traffic.
 //
-// The rank sends the age of the event and not its time, because the clocks of the hosts differ. Thread-compatible.
+// The relay sends the age of an event instead of its time, because the clocks of the hosts differ. Thread-compatible.
 class EventRelay {
  public:
   struct Options {
@@ -75,7 +75,7 @@ class EventRelay {
 
   explicit EventRelay(Options options) : options_(std::move(options)) {}
 
-  // These functions process events that have come from a child or from the parent.
+  // These functions process events from a child or from the parent.
   void ReceiveFromChild(const std::vector<RankEvent>& events, FlightTime now);
   void ReceiveFromParent(const std::vector<RankEvent>& events, FlightTime now);
 
@@ -102,19 +102,17 @@ class EventRelay {
   std::vector<Timed> down_;
 };
 
-// One rank in the tree of the control plane. The ControlNode of a rank processes the frames of its neighbours, notices
-// neighbours that are silent or have ended, and produces frames for its neighbours. The neighbours of a rank are its
-// parent and its children.
+// One rank in the tree of the control plane. Processes the frames of its neighbours, notices neighbours that are silent
+// or have ended, and produces frames for its neighbours, which are its parent and its children.
 //
-// ControlNode is a pure state machine, which uses no network, no thread and no clock. The caller of ControlNode passes
-// in frames and times. The caller also gets pieces of bytes from it (PopPiece), and must deliver the pieces to the
-// neighbour in order.
+// A state machine without network or threads. The caller passes in frames and times; only the ages of events come from
+// a clock, FlightNow(). The caller gets bytes in pieces (PopPiece), and must deliver them to the neighbour in order.
 //
-// The job's first failure is the first failure that reaches rank 0. All other ranks pass their failures on to rank 0,
-// and accept the failure that rank 0 announces. If a rank is cut off from rank 0, this loss is the failure of the rank
-// and of the ranks below it.
+// The job's first failure is the first one to reach rank 0. All other ranks send their failures to rank 0, and accept
+// the failure that rank 0 announces. If a rank is cut off from rank 0, this loss is the failure of the rank and of the
+// ranks below it.
 //
-// Thread-compatible. All times are on one clock that does not jump.
+// Thread-compatible. All times are on one monotonic clock.
 class ControlNode {
  public:
   struct Options {
@@ -128,37 +126,37 @@ class ControlNode {
 
   explicit ControlNode(Options options);
 
-  // Through the next functions the caller reports what has happened to a neighbour. Attach must be called when the
+  // With the next functions, the caller reports what has happened to a neighbour. Attach must be called when the
   // neighbour has opened its link.
   // REQUIRES: Attach has been called once for `neighbour`, before all other calls for this neighbour.
   void Attach(RankId neighbour, absl::Duration now);
   bool IsAttached(RankId neighbour) const { return links_.contains(neighbour); }
   bool IsAttachedToParent() const { return !is_root() && IsAttached(options_.tree.Parent(options_.rank)); }
   void Receive(RankId neighbour, std::string frame, absl::Duration now);
-  // The caller must call RecordSignOfLife when a part of a frame has come from the neighbour.
+  // Must be called when a part of a frame has arrived from the neighbour.
   void RecordSignOfLife(RankId neighbour, absl::Duration now) { links_.at(neighbour).last_heard = now; }
-  // The caller must call Distrust when the frames of the neighbour can no longer be decoded. `damage` is the reason.
+  // Must be called when the neighbour's frames can no longer be decoded. `damage` is the reason.
   void Distrust(RankId neighbour, const absl::Status& damage);
-  // The caller must call Lose when the link of the neighbour has ended.
+  // Must be called when the neighbour's link has ended.
   void Lose(RankId neighbour);
   // Returns whether the neighbour has announced its departure.
   bool HasDeparted(RankId neighbour) const { return links_.at(neighbour).departed; }
-  // Returns whether frames of this rank may still reach the neighbour: the neighbour's link has not ended, and this
-  // rank has not given up the neighbour.
+  // Returns whether this rank's frames may still reach the neighbour: the link has not ended, and this rank has not
+  // given up the neighbour.
   bool IsTrusted(RankId neighbour) const { return !links_.at(neighbour).lost && !links_.at(neighbour).distrusted; }
 
-  // Returns the next bytes to send to the neighbour. Returns an empty text if nothing waits to be sent.
+  // Returns the next bytes to send to the neighbour, or an empty string if there are none.
   std::string PopPiece(RankId neighbour);
-  // Returns whether the frames for the neighbour have bytes that PopPiece has not returned yet.
+  // Returns whether the neighbour's queue has bytes that PopPiece has not returned yet.
   bool HasToSay(RankId neighbour) const { return !links_.at(neighbour).queue.empty(); }
 
-  // Sends heartbeats to all neighbours, and checks that every neighbour has lately given a sign of life. The caller
-  // must call Tick every `heartbeat`.
+  // Sends heartbeats to all neighbours, and checks that each of them has recently given a sign of life. Must be called
+  // every `heartbeat`.
   void Tick(absl::Duration now);
 
-  // These functions implement the operations of ControlPlane. Propose implements ControlPlane::Fail, and sends the
-  // failure to rank 0, which decides on the job's failure. Decide makes `failure` the failure of this rank and of the
-  // ranks below it, unless they already have a failure.
+  // These functions implement the operations of ControlPlane. Propose implements Fail: it sends the failure to rank 0,
+  // which decides on the job's failure. Decide makes `failure` the failure of this rank and of the ranks below it,
+  // unless they already have one.
   void Send(std::string payload);
   void Broadcast(absl::string_view payload);
   void RequestUnlock(uint64_t schedule);
@@ -173,7 +171,7 @@ class ControlNode {
 
   // Returns whether rank 0 has announced that all ranks of the job have connected.
   bool started() const { return started_; }
-  // Returns the error of a job that has not started within `time`. On rank 0 the error names the ranks that have not
+  // Returns the error of a job that has not started within `time`. On rank 0, it names the ranks that have not
   // connected.
   absl::Status LateError(absl::Duration time) const;
 
@@ -198,7 +196,7 @@ class ControlNode {
   void SendDown(const ControlFrame& frame) { PassDown(std::make_shared<const std::string>(Encode(frame))); }
   void PassDown(const FrameBytes& frame);
 
-  // Handle calls the function On for the frame's kind. Errors: the reason why `neighbour` cannot have sent this frame.
+  // Calls On() for the frame's kind. Errors: the reason why `neighbour` cannot have sent this frame.
   absl::Status Handle(RankId neighbour, const ControlFrame& frame, const FrameBytes& bytes);
   absl::Status On(RankId neighbour, const ArrivalFrame& frame, const FrameBytes& bytes);
   absl::Status On(RankId neighbour, const StartFrame& frame, const FrameBytes& bytes);

@@ -14,10 +14,10 @@
 
 namespace ronda {
 
-// Cuts frames of any length into short pieces, and joins pieces to frames.
+// Splits frames of any length into short pieces, and reassembles frames from pieces.
 
-// The size of a piece. Each piece that arrives is a sign of life, so one piece must not take longer than the heartbeat
-// timeout. Within the heartbeat timeout of 10 s, a slow link of 400 kbit/s moves about one piece.
+// The size of a piece. Each piece that arrives is a sign of life, so sending one piece must not take longer than the
+// heartbeat timeout. In the default timeout of 10 s, a slow link of 400 kbit/s moves about one piece.
 inline constexpr size_t kControlPieceBytes = size_t{512} << 10;
 
 inline constexpr size_t kFrameHeaderBytes = 4;
@@ -31,10 +31,10 @@ class FrameQueue {
   void Push(FrameBytes frame) { frames_.push_back(std::move(frame)); }
   bool empty() const { return frames_.empty(); }
 
-  // Removes and returns the next kControlPieceBytes bytes, or all queued bytes if they are fewer.
+  // Removes and returns the next kControlPieceBytes bytes, or all queued bytes if there are fewer.
   std::string PopPiece();
 
-  // Removes all frames, except a first frame of which PopPiece has already returned a part.
+  // Removes all frames, except the first one if PopPiece has already returned a part of it.
   void DropUnbegun();
 
  private:
@@ -49,7 +49,7 @@ class FrameAssembler {
 
   void Append(absl::string_view piece);
 
-  // Moves the next frame to `frame`. Returns false if the frame has not come completely.
+  // Moves the next frame to `frame`. Returns false if the frame has not arrived completely.
   // Errors: INVALID_ARGUMENT if a frame is longer than allowed. After an error, all further bytes are meaningless.
   absl::StatusOr<bool> Next(std::string* frame);
 

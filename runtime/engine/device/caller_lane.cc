@@ -32,7 +32,7 @@ std::string CallName(uint64_t number, ProcessSetId lane) {
 // Returns "call 17 of lane 1" for a call's label.
 absl::string_view CallPart(absl::string_view label) { return label.substr(0, label.find(": ")); }
 
-// Returns the words before the root in the label of an operation.
+// Returns the words that precede the root in the label of an operation.
 const char* Preposition(OpType op) {
   const bool is_to_root = op == OpType::kReduce || op == OpType::kGather;
   return is_to_root ? " to rank " : " from rank ";
@@ -111,8 +111,8 @@ bool CallerLane::CarriesKind(const Submission& submission) const {
     case OpType::kAllreduce:
     case OpType::kReduce:
       return Reduces(request) && submission.error_feedback == Submission::ErrorFeedback::kOff;
-    // In an allgather the members may contribute different numbers of rows. If the caller's output has exactly this
-    // size, the caller knows that all members contribute equally many rows.
+    // In an allgather the members may contribute different numbers of rows. An output of exactly this size shows that
+    // the caller expects the same number from every member.
     case OpType::kAllgather:
       return submission.output != nullptr && submission.output_bytes == bytes * members;
     case OpType::kReduceScatter:
@@ -230,7 +230,7 @@ absl::StatusOr<std::shared_ptr<Handle>> CallerLane::Capture(Prepared prepared) {
   if (!call.ok()) return AboutTensor(label, call.status());
   ++calls_;
   Record(FlightKind::kSubmitted, prepared.call, prepared.bytes);
-  // No rank waits during a capture. So the rank that captures last finds a difference.
+  // No rank waits during a capture, so only the last rank to capture is sure to find a difference.
   if (const absl::Status difference = Compare(prepared.call.info.op, label); !difference.ok()) {
     options_.watch.fail_job(difference);
     handle->Complete(difference);
@@ -326,7 +326,7 @@ std::shared_ptr<DeviceCompletion> CallerLane::last() const {
 void CallerLane::Drain() {
   const std::shared_ptr<DeviceCompletion> call = last();
   if (call == nullptr || !call->Wait().ok()) return;
-  // The device has carried out all calls, so the watch will very soon complete the earlier calls.
+  // The device has carried out all calls, so the watch will complete the earlier calls very soon.
   while (!watch_->idle()) absl::SleepFor(kPollInterval);
 }
 
@@ -340,7 +340,7 @@ absl::Status CallerLane::OrderBefore(void* stream) {
 
 void CallerLane::Follow(std::shared_ptr<Handle> operation) {
   const MutexLock lock(&calls_mu_);
-  // Finished operations are dropped here, because a process set may have many operations of the engine but never make a
+  // Drops finished operations here, because a process set may run many operations of the engine without ever making a
   // direct call.
   followed_.erase(std::remove_if(followed_.begin(), followed_.end(), [](const auto& each) { return each->done(); }),
                   followed_.end());
@@ -348,7 +348,7 @@ void CallerLane::Follow(std::shared_ptr<Handle> operation) {
 }
 
 void CallerLane::AwaitFollowed() {
-  // The caller of an operation that has failed gets the error from its handle.
+  // If an operation has failed, its caller gets the error from the handle.
   for (const std::shared_ptr<Handle>& operation : followed_) {
     operation->OrderBefore(options_.stream->handle()).IgnoreError();
   }
@@ -399,8 +399,8 @@ absl::Status CallerLane::CompareLabels(OpType op, absl::string_view label, RankI
   for (const FlightEvent& event : events) {
     if (!absl::StartsWith(event.name, call) || (event.op == op && event.name == label)) continue;
     const FlightEvent mine = {.op = op, .name = std::string(label)};
-    // The error's code is ABORTED, because the job ends as if the peer had died. After a mismatch that the negotiation
-    // finds, the job would go on.
+    // The code is ABORTED, because the job ends as if the peer had died, unlike after a mismatch that the negotiation
+    // finds.
     return absl::AbortedError(absl::StrCat(
         "in ", absl::StripSuffix(call, ": "), " ", InWords(options_.watch.rank, mine, call), ", and ",
         InWords(peer, event, call), ": all ranks of a process set must make the same calls in the same order"));
@@ -459,8 +459,7 @@ void CallerLanes::Retire(ProcessSetId process_set) {
     ender_ = std::thread([this] { EndRetired(); });
     ends_retired_ = true;
   } catch (const std::system_error&) {
-    // The system could not create a thread. The next Retire() tries again, and at the latest the lane ends with the
-    // job.
+    // The system could not create a thread. The next Retire() tries again; otherwise the lane ends with the job.
   }
 }
 

@@ -35,30 +35,30 @@
 
 namespace ronda {
 
-// Carries out the collectives of one process set on tensors in the memory of devices, in the order of the calls. The
-// calling thread itself gives each call to the device. The ranks do not negotiate, so no call waits for the background
+// Carries out the collectives of one process set on tensors in device memory, in the order of the calls. The calling
+// thread itself enqueues each call on the device. The ranks do not negotiate, so no call waits for the background
 // thread or for a message. In return, all ranks of the set must make the same calls in the same order.
 //
-// A lane has a stream and a transport of its own. A call runs on the lane's stream, after all earlier calls and after
-// the work that was on the submission's stream. The handle of a call is complete at once, although the device may still
-// work. A stream that needs the result waits for the handle's DeviceCompletion.
+// Each lane has its own stream and transport. A call runs on the lane's stream, after all earlier calls and after the
+// work that was on the submission's stream. The handle of a call is complete at once, even if the device is still
+// working. A stream that needs the result waits for the handle's DeviceCompletion.
 //
 // Each call has a number, and a label that contains everything on which the ranks must agree, for example "call 17 of
 // lane 1: 4096 x float32, sum". The rank records the call in its flight recorder, which the other ranks can read. As
-// long as a call does not end, the watch compares the ranks' events. If a rank has made another call with that number,
-// or has refused it, the job fails, and the error contains the events of both ranks. Events of ranks on other hosts may
-// be missing. In this case the call fails at its deadline, and the error contains the last event of each rank.
+// long as a call has not ended, the watch compares the ranks' events. If another rank has made a different call with
+// the same number, or has refused the call, the job fails with an error that contains the events of both ranks. Events
+// of ranks on other hosts may be missing. In that case the call fails at its deadline, and the error contains the last
+// event of each rank.
 //
-// In an exchange each rank has its own numbers of elements, on which the ranks cannot agree in a label. So each rank
-// also records these numbers. What rank a sends to rank b must equal what b receives from a. The watch compares the
-// numbers while the call has not ended, and once more when it has ended, because NCCL may end a call whose numbers
-// differ.
+// In an exchange each rank has its own element counts, which a label that is the same on all ranks cannot contain. So
+// each rank also records these counts. What rank a sends to rank b must equal what b receives from a. The watch
+// compares the counts until the call has ended, and then once more, because NCCL may end a call whose counts differ.
 //
 // The engine carries out the operations that the transport lacks (Carries()). The device carries out these operations
-// and the lane's calls in the caller's order. For this, OrderBefore() makes an operation wait for the earlier calls,
-// and Follow() makes the later calls wait for the operation.
+// and the lane's calls in the caller's order: OrderBefore() makes an operation wait for the earlier calls, and Follow()
+// makes the later calls wait for the operation.
 //
-// Thread-safe. The calls must have the same order on all ranks. So only one thread may make the calls, or several
+// Thread-safe. All ranks must make the calls in the same order. So the calls must come from one thread, or from several
 // threads that agree on an order.
 class CallerLane {
  public:
@@ -79,37 +79,37 @@ class CallerLane {
   // Errors: RESOURCE_EXHAUSTED if the system cannot create a thread.
   static absl::StatusOr<std::unique_ptr<CallerLane>> Create(Options options);
 
-  // Ends the transport. If the job has not failed, ends it together with the other members, and waits a few seconds for
-  // them.
+  // Ends the transport. Unless the job has failed, does so together with the other members, for which it waits a few
+  // seconds.
   ~CallerLane();
 
-  // Whether the lane carries out `submission`. All members get the same answer if their submissions match. Errors:
-  // INVALID_ARGUMENT if CheckSubmission refuses `submission`, whose name is ignored.
+  // Whether the lane carries out `submission`, whose name is ignored and overwritten. All members get the same answer
+  // if their submissions match. Errors: INVALID_ARGUMENT if CheckSubmission refuses `submission`.
   absl::StatusOr<bool> Carries(Submission& submission) const;
 
-  // Whether the lane carries out reductions of the kind of `request`, no matter which shape they have.
+  // Whether the lane carries out reductions of the kind of `request`, whatever their shape.
   bool Reduces(const TensorRequest& request) const;
 
-  // Gives the operation to the device. The content of `*submission` is lost.
+  // Enqueues the operation on the device. Overwrites the name in `*submission`.
   // REQUIRES: Carries().
   // Errors: as RankDevice::Admit. After an error no call has been made, and the next call gets this call's number. If
-  // the call cannot be given to the device, the job fails. If the job has failed, the returned handle contains the
-  // job's failure.
+  // the call cannot be enqueued on the device, the job fails. If the job has failed, the returned handle contains the
+  // failure.
   absl::StatusOr<std::shared_ptr<Handle>> Submit(Submission* submission);
 
-  // As Submit, for an exchange. Errors: as Submit; INVALID_ARGUMENT if CheckExchange refuses `exchange`.
+  // Like Submit, for an exchange. Errors: as Submit; INVALID_ARGUMENT if CheckExchange refuses `exchange`.
   absl::StatusOr<std::shared_ptr<Handle>> Exchange(const LaneExchange& exchange);
 
   // Records that this rank does not make its next call, and why. If another rank makes the call, the job fails.
   void Refuse(absl::string_view why);
 
-  // Makes all later work on `stream` (a cudaStream_t) wait for all calls so far.
+  // Makes all later work on `stream` (a cudaStream_t) wait for all calls made so far.
   // Errors: as DeviceCompletion::OrderBefore.
   absl::Status OrderBefore(void* stream);
 
-  // Makes the next call wait for `operation`, which the engine carries out. The calling thread waits until all ranks
-  // have submitted the operation. After that only the lane's stream waits for the operation. The lane keeps the
-  // operation until the next call, or until a later Follow() finds that the operation is done.
+  // Makes the next call wait for `operation`, which the engine carries out. In the next call, the calling thread waits
+  // until all ranks have submitted the operation; after that, only the lane's stream waits for it. The lane keeps the
+  // operation until the next call, or until a later Follow() finds it done.
   void Follow(std::shared_ptr<Handle> operation);
 
   // Waits until the device has carried out all calls so far, or the job has failed.
@@ -121,8 +121,8 @@ class CallerLane {
   // Whether the device has carried out all calls.
   bool idle() const { return watch_->idle(); }
 
-  // After Close no more calls may be made. Calls under way fail with `status`. If `status` is not OK, Close ends their
-  // work on the device.
+  // No call may be made after Close. Close aborts the work of calls in flight. They fail with `status`, or with
+  // CANCELLED if `status` is OK.
   void Close(const absl::Status& status);
 
  private:
@@ -132,18 +132,18 @@ class CallerLane {
   kernels::Scale ScaleOf(const TensorRequest& request) const;
   std::string LabelOf(uint64_t number, const TensorRequest& request) const;
   std::string LabelOf(uint64_t number, const LaneExchange& exchange) const;
-  // Describes `submission` as a call to the transport. The call's label is the request's name.
+  // Describes `submission` as a call to the transport, with the request's name as the label.
   DirectCall CallOf(const Submission& submission) const;
 
-  // A call that is ready to be given to the device.
+  // A call that is ready to be enqueued on the device.
   struct Prepared {
     DirectCall call;
     uint64_t bytes = 0;             // of this rank's tensors
     StreamHandle stream = nullptr;  // the caller's
     OperationResult result = {};
   };
-  // Gives the call to the device, behind the work of the caller's stream. If this stream is being captured, puts the
-  // call into the graph instead. `buffers` are the call's buffers. Errors: as Submit.
+  // Enqueues the call on the device, behind the work of the caller's stream. If this stream is being captured, adds the
+  // call to the graph instead. `buffers` are the call's buffers. Errors: as Submit.
   absl::StatusOr<std::shared_ptr<Handle>> Start(Prepared prepared, absl::Span<const void* const> buffers)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(calls_mu_);
   absl::StatusOr<std::shared_ptr<Handle>> Capture(Prepared prepared) ABSL_EXCLUSIVE_LOCKS_REQUIRED(calls_mu_);
@@ -153,9 +153,9 @@ class CallerLane {
   void HoldCaptured();
   // Returns nullptr if no call has been captured.
   std::shared_ptr<CapturedCalls> captured_calls() const;
-  // Returns the completion of the next call, which the watch observes from now on.
+  // Returns the completion of the next call, and starts to watch it.
   std::shared_ptr<DeviceCompletion> Watch(const DirectCall& call, uint64_t bytes);
-  // Puts the call on the lane's stream, behind the point `ready`.
+  // Enqueues the call on the lane's stream, behind the point `ready`.
   absl::Status Launch(const DirectCall& call, const ReadyPoint& ready, DeviceCompletion& completion);
   OperationResult ResultOf(const Submission& submission) const;
   std::shared_ptr<Handle> MakeHandle(std::string label) const;
@@ -168,7 +168,7 @@ class CallerLane {
     return Compare(completion.options().op, completion.options().label);
   }
   absl::Status Compare(OpType op, absl::string_view label) const;
-  // Fails the job if the device has carried out an exchange whose numbers differ between the ranks.
+  // Fails the job if the device has carried out an exchange whose element counts differ between ranks.
   void CheckEnded(const DeviceCompletion& completion) const;
   absl::Status CompareLabels(OpType op, absl::string_view label, RankId peer,
                              absl::Span<const FlightEvent> events) const;
@@ -181,8 +181,8 @@ class CallerLane {
   std::shared_ptr<CapturedCalls> captured_ ABSL_GUARDED_BY(mu_);
   const Options options_;
   std::shared_ptr<const std::function<absl::Status()>> known_failure_;  // for completions
-  // This lock orders the calls, so a thread holds it during a whole call, also while the transport waits for other
-  // ranks. The watch and Close() do not need this lock.
+  // Orders the calls: a thread holds this lock during a whole call, even while the transport waits for other ranks. The
+  // watch and Close() do not need it.
   Mutex calls_mu_;
   std::atomic<uint64_t> calls_;  // changes with calls_mu_ held
   std::vector<std::shared_ptr<Handle>> followed_ ABSL_GUARDED_BY(calls_mu_);
@@ -201,19 +201,19 @@ class CallerLanes {
 
   // Returns the set's lane; nullptr if the set has no lane.
   std::shared_ptr<CallerLane> Find(ProcessSetId process_set) const;
-  // Returns how many calls the earlier lanes of the set have made on this rank.
+  // Returns how many calls this rank has made on the earlier lanes of the set.
   uint64_t EarlierCalls(ProcessSetId process_set) const;
   // Adds a lane for the set. REQUIRES: the set has no lane.
   // Errors: the status that was given to Close().
   absl::Status Add(ProcessSetId process_set, std::shared_ptr<CallerLane> lane);
   // Removes and returns the set's lane. Returns nullptr if the set had no lane.
   std::shared_ptr<CallerLane> Remove(ProcessSetId process_set);
-  // Removes the lane as Remove() does, but is meant for a caller that must not wait. A separate thread ends the lane
-  // when the device has carried out the lane's calls.
+  // Removes the lane like Remove(), for a caller that must not wait. A separate thread ends the lane when the device
+  // has carried out the lane's calls.
   void Retire(ProcessSetId process_set);
 
   bool idle() const;
-  // Calls CallerLane::Close() for all lanes. After this no lane can be added any more.
+  // Calls CallerLane::Close() on all lanes. No lane can be added afterwards.
   void Close(const absl::Status& status);
 
  private:

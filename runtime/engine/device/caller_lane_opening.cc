@@ -20,11 +20,11 @@
 namespace ronda {
 namespace {
 
-// The first character of the text that a member sends to the other members. The rest of the text describes the member's
-// device, or says why the member has none.
+// The first character of the text that a member sends to the others. The rest of the text describes the member's
+// device, or says why it has none.
 constexpr absl::string_view kCan = "+";
 constexpr absl::string_view kCannot = "-";
-// Ends the number of the member's earlier calls in the text.
+// Ends the number of the member's earlier calls, which follows kCan.
 constexpr absl::string_view kEnd = ";";
 
 // The resources that a member prepares before it knows whether the other members can open the lane.
@@ -75,8 +75,8 @@ absl::StatusOr<std::vector<std::string>> GatherTexts(const CallerLaneOpening& op
   return texts;
 }
 
-// Whether all members have a device. The first character of a text says whether its member has a device. Removes that
-// character from each text. If a member has no device, the first member of the set logs the reason.
+// Returns whether all members have a device. The first character of a text says whether its member has one; CanAll
+// removes this character. If a member has no device, the first member of the set logs the reason.
 bool CanAll(const CallerLaneOpening& opening, std::vector<std::string>& texts) {
   for (size_t i = 0; i < texts.size(); ++i) {
     const bool can = absl::StartsWith(texts[i], kCan);
@@ -105,8 +105,8 @@ uint64_t TakeEarlierCalls(std::vector<std::string>& texts) {
   return most;
 }
 
-// Connects the members by a transport, and returns the lane. REQUIRES: all members have a device. `facts` are the texts
-// of all members.
+// Connects the members through a transport, and returns the lane. REQUIRES: all members have a device. `facts` are the
+// texts of all members.
 absl::StatusOr<std::unique_ptr<CallerLane>> Connect(const CallerLaneOpening& opening, Resources own,
                                                     std::vector<std::string> facts) {
   const uint64_t earlier_calls = TakeEarlierCalls(facts);

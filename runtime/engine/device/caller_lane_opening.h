@@ -20,8 +20,8 @@
 
 namespace ronda {
 
-// The parameters with which a member of a process set opens a lane. With operations on host memory, the members first
-// exchange the facts about their devices, and then the id of the transport.
+// A member's parameters for opening a lane of a process set. Through operations on host memory, the members exchange
+// first the facts about their devices, and then the id of the transport.
 struct CallerLaneOpening {
   ProcessSetId process_set = kGlobalProcessSet;
   uint64_t earlier_calls = 0;  // CallerLanes::EarlierCalls
@@ -33,13 +33,13 @@ struct CallerLaneOpening {
   Submitter submitter;
   std::shared_ptr<CallbackThread> callbacks;
   DeviceWatch::Options watch;  // as in CallerLane::Options
-  // Carries out an operation, and waits for its end.
+  // Runs an operation, and waits for its end.
   std::function<absl::StatusOr<std::shared_ptr<Handle>>(const Submission&)> run;
 };
 
-// Opens the lane. All members of the process set must call OpenCallerLane at the same point of their sequence of
-// operations in the set. Returns nullptr, on all members, if a member has no usable device, or if the members' backend
-// has no direct calls. If a member has no usable device, the first member logs the reason.
+// Opens the lane. All members of the process set must call OpenCallerLane at the same point in the set's sequence of
+// operations. Returns nullptr on all members if one of them has no usable device, or if their backend has no direct
+// calls. In the first case, the first member logs the reason.
 // Errors: the error of an operation if some members do not call OpenCallerLane; the errors of the transport and of
 // CallerLane::Create, after which the job fails.
 absl::StatusOr<std::unique_ptr<CallerLane>> OpenCallerLane(const CallerLaneOpening& opening);

@@ -116,7 +116,7 @@ void CapturedCalls::Run() {
     try {
       if (!Look()) return;
     } catch (const std::bad_alloc&) {
-      // There was no memory for a report. The next look tries again.
+      // There was too little memory for a report. The next look tries again.
     }
     const MutexLock lock(&mu_);
     if (!is_stopped_) changed_.WaitFor(&mu_, kPeriod);
@@ -136,9 +136,9 @@ bool CapturedCalls::Look() {
   return false;
 }
 
-// The device may end the call, and begin it again, between two looks. So a call is under way too long only if `begun`
-// is set and `ended` stays 0. If the host sets `ended` to 0 when the device has just set it to 1, the host misses this
-// end, but then `begun` becomes 0 or the next end sets `ended`.
+// Between two looks, the device may end the call and begin it again. So the call has been running for too long only if
+// `begun` is set and `ended` stays 0. If the host sets `ended` to 0 just after the device has set it to 1, the host
+// misses this end. But then `begun` becomes 0, or the next end sets `ended` again.
 absl::Status CapturedCalls::LookAt(size_t index, Call& call) const {
   Words& words = WordsOf(index);
   if (words.begun.load(std::memory_order_acquire) == 0) {

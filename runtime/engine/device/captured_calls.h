@@ -44,19 +44,18 @@ class CapturedCall {
 
 // The calls of a lane that the program has captured into CUDA graphs.
 //
-// A graph repeats a call without the host, so no event tells whether the call has ended. Instead the graph itself
-// copies numbers into two words of the host's memory, when the call begins and when it ends. A thread looks at the
-// words every few milliseconds. If a call has begun and does not end within its warning time, the thread reports it.
-// After its deadline the job fails.
+// A graph repeats a call without the host, so no event shows whether the call has ended. Instead the graph itself
+// writes to two words in host memory when the call begins and when it ends. A thread reads the words every few
+// milliseconds. If a call does not end within its warning time, the thread reports it; at its deadline, the job fails.
 //
-// When the job has failed, the program may still launch its graphs, because a launch calls no function of Ronda. If
-// NCCL's communicator were aborted, the graph would use freed memory. So the device is then held (Device::Hold), even
-// if no graph runs.
+// After the job has failed, the program may still launch its graphs, because a launch calls no function of Ronda. A
+// graph would use freed memory if its NCCL communicator were aborted. So Ronda holds the device instead (Device::Hold),
+// even if no graph is running.
 //
 // Thread-safe.
 class CapturedCalls {
  public:
-  // The most calls of a lane that can be captured.
+  // The maximum number of captured calls per lane.
   static constexpr size_t kMost = 16384;
 
   struct Options {
@@ -65,13 +64,13 @@ class CapturedCalls {
     DeviceWatch::Options watch;         // only the functions for failures, the rank and the flight recorders
   };
 
-  // Errors: RESOURCE_EXHAUSTED without memory or a thread; the device's errors.
+  // Errors: RESOURCE_EXHAUSTED if there is no memory or no thread; the device's errors.
   static absl::StatusOr<std::unique_ptr<CapturedCalls>> Create(Options options);
 
-  // Ends the thread. The rank's device keeps the memory of the words, because the program may still have graphs.
+  // Ends the thread. The rank's device keeps the words' memory, because the program may still have graphs.
   ~CapturedCalls();
 
-  // Puts `call` into the graph that is being captured from `stream`, behind the work of `stream`.
+  // Adds `call` to the graph that is being captured from `stream`, behind the work of `stream`.
   // Errors: RESOURCE_EXHAUSTED if kMost calls have been captured; the errors of the device, which do not fail the job;
   // the errors of the transport, after which the job fails.
   absl::StatusOr<std::shared_ptr<const CapturedCall>> Capture(DirectCall call, DirectTransport& transport,
@@ -80,11 +79,11 @@ class CapturedCalls {
   // Must be called when the job has failed, before the transport is aborted.
   void HoldDevice();
 
-  // Ends the thread, which uses the functions of Options until then. No more calls may be captured.
+  // Ends the thread, which calls the functions of Options until then. No more calls may be captured.
   void Stop();
 
  private:
-  // The device writes to the words in the order of the graph. `ended` is only set to 0 by the host.
+  // The device writes to the words in the order of the graph. Only the host sets `ended` to 0.
   struct Words {
     std::atomic<uint32_t> begun;  // 1 while the call is under way
     std::atomic<uint32_t> ended;  // 1: the call has ended since the host has set this word to 0

@@ -13,11 +13,10 @@ namespace {
 
 namespace cuda = kernels::cuda;
 
-// The number of pairs that one launch of a kernel can process. With more pairs at once, the scratch memory would only
-// be larger.
+// The maximum number of pairs per kernel launch. More pairs would only enlarge the scratch memory.
 constexpr int kPairsAtOnce = 448;
 
-// Returns the part of `call` that begins with pair `begin` and that one launch can process.
+// Returns the part of `call` that begins with pair `begin` and fits into one launch.
 cuda::DotsCall Part(const cuda::DotsCall& call, int begin, double* scratch) {
   return {.a = call.a + begin,
           .b = call.b + begin,
@@ -45,7 +44,8 @@ absl::Status DeviceAdasumOps::Grow(ResultData& block, size_t bytes, absl::string
   return absl::OkStatus();
 }
 
-// Exchanges between ranks do not mark the stream. The part of the bucket after an exchange is marked as an unpack.
+// Exchanges between ranks do not mark the stream. An unpack follows an exchange, so it marks the end of the exchange
+// first.
 template <typename Function>
 absl::Status DeviceAdasumOps::Launch(StreamPhase phase, absl::string_view what, const Function& function) {
   const bool follows_exchange = phase == StreamPhase::kUnpack;

@@ -14,7 +14,7 @@
 
 namespace ronda {
 
-// Carries out the Adasum operations on a device, by kernels that run on one stream. No call waits for the stream.
+// Carries out the Adasum operations with kernels on one stream of a device. No call waits for the stream.
 //
 // The scratch memory grows to the largest size that was ever needed, and is kept. So a training step whose tensors are
 // no larger than before allocates nothing.
@@ -39,12 +39,12 @@ class DeviceAdasumOps : public AdasumOps {
   absl::Status Combine(const kernels::cuda::CombineCall& call) override;
 
  private:
-  // Calls `function`, which puts a kernel on the stream.
+  // Calls `function`, which enqueues a kernel on the stream.
   template <typename Function>
   absl::Status Launch(StreamPhase phase, absl::string_view what, const Function& function);
 
-  // Makes sure that `block` has at least `bytes`. All uses of `block`, and of the block that may replace it, are on one
-  // stream, so they do not overlap.
+  // Makes sure that `block` has at least `bytes`. All uses of `block` and of its replacement are on one stream, so they
+  // do not overlap.
   absl::Status Grow(ResultData& block, size_t bytes, absl::string_view purpose);
 
   const Options options_;

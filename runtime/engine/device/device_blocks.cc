@@ -15,7 +15,7 @@ namespace {
 constexpr absl::Duration kLong = absl::Minutes(1);
 
 // Rounds `bytes` up to the size of a block. There are eight block sizes per power of two, so at most an eighth of a
-// block is wasted.
+// block is wasted, except in the smallest blocks.
 size_t BlockBytes(size_t bytes) {
   constexpr size_t kSmallest = 512;
   size_t step = kSmallest;

@@ -21,17 +21,16 @@
 
 namespace ronda {
 
-// Manages memory that a device can address, in blocks that are reused. A call that allocates memory may wait for the
-// device, and a call that frees memory always waits. For each size, DeviceBlocks keeps the largest number of blocks
-// that were ever in use at the same time. So a training step that is like earlier steps neither allocates nor frees
-// memory. Idle memory is freed only when new memory is needed, in two cases. If DeviceBlocks has more memory than was
-// ever in use at the same time, it frees the blocks that were not used for a minute. If the device has no memory left,
-// it frees all idle blocks.
+// Manages memory that a device can address, in reusable blocks. Allocating memory may wait for the device, and freeing
+// it always does. For each size, DeviceBlocks keeps as many blocks as were ever in use at the same time. So a training
+// step like earlier steps neither allocates nor frees memory. Idle memory is freed only when new memory is needed, in
+// two cases. If DeviceBlocks has more memory than was ever in use at the same time, it frees blocks that have been idle
+// for a minute. If the device has no memory left, it frees all idle blocks.
 //
-// Only work on the rank's single stream writes to the blocks. So this stream's work on a returned block ends before the
-// next use of the block begins. Other streams that read a block must be recorded (AddReader). The block is reused only
-// after the device has done all work that was on these streams when the block was returned. No thread waits for this
-// work. A stream that is not recorded must have ended its work on a block before the block is returned.
+// Only work on the rank's single stream writes to the blocks. So the stream's work on a returned block ends before the
+// next use of the block begins. Other streams that read a block must be registered (AddReader). The block is reused
+// only after the device has done all work that was on these streams when the block was returned. No thread waits for
+// this work. A stream that is not registered must have finished reading a block before the block is returned.
 //
 // Thread-safe. DeviceBlocks keeps the device alive.
 class DeviceBlocks : public std::enable_shared_from_this<DeviceBlocks> {
@@ -41,19 +40,19 @@ class DeviceBlocks : public std::enable_shared_from_this<DeviceBlocks> {
     return std::shared_ptr<DeviceBlocks>(new DeviceBlocks(std::move(device), kind, clock));
   }
 
-  // Returns a block. Errors: RESOURCE_EXHAUSTED that names the purpose.
+  // Returns a block. Errors: RESOURCE_EXHAUSTED, naming the purpose.
   absl::StatusOr<ResultData> Acquire(size_t bytes, absl::string_view purpose);
 
   // Declares that work on `stream` may read the block at `data` until the block is returned. The stream must live until
   // the block is returned.
   void AddReader(const std::byte* data, StreamHandle stream);
 
-  // Declares that `stream` has now got all of its work that reads the block at `data`.
+  // Declares that all of the work on `stream` that reads the block at `data` has now been enqueued.
   // Errors: INVALID_ARGUMENT if the stream is being captured; INTERNAL (the driver's error). After an error nothing has
   // changed.
   absl::Status RecordLastRead(const std::byte* data, StreamHandle stream);
 
-  // Takes back the memory of a result.
+  // Returns the memory of a result to this object.
   void Release(std::byte* data, size_t bytes);
 
  private:
@@ -78,18 +77,17 @@ class DeviceBlocks : public std::enable_shared_from_this<DeviceBlocks> {
   DeviceBlocks(std::shared_ptr<Device> device, ronda_cuda_memory kind, const Clock* clock)
       : device_(std::move(device)), kind_(kind), clock_(clock) {}
 
-  // Returns an event that follows all work that is now on `stream`.
+  // Returns an event behind all work that is now on `stream`.
   absl::StatusOr<std::unique_ptr<DeviceEvent>> RecordPoint(StreamHandle stream);
-  // Replaces each stream on which an event can be recorded by an event behind the stream's work.
+  // Replaces each stream on which an event can be recorded with an event behind the stream's work.
   void RecordPoints(Readers& readers);
   // Whether no stream reads the block any more.
   bool IsUsable(Idle& block);
 
   ResultData HandOutLocked(DeviceMemory block) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // Allocate, FreeStale and FreeIdle may wait for the device. A thread that returns a block must not call them, because
-  // it must not wait.
+  // Allocate, FreeStale and FreeIdle may wait for the device, so a thread that returns a block must not call them.
   absl::StatusOr<DeviceMemory> Allocate(size_t bytes, absl::string_view purpose) ABSL_LOCKS_EXCLUDED(mu_);
-  // Frees blocks that were not used for long, until no more memory is left than was ever in use at the same time.
+  // Frees blocks that have been idle for long, until no more memory is left than was ever in use at the same time.
   void FreeStale() ABSL_LOCKS_EXCLUDED(mu_);
   // Frees all idle blocks. Returns false if no block is idle.
   bool FreeIdle() ABSL_LOCKS_EXCLUDED(mu_);

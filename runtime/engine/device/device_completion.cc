@@ -13,7 +13,7 @@
 namespace ronda {
 namespace {
 
-// How long a waiting thread polls before it sleeps. The device is often almost done, and a wake-up takes longer than
+// How long a waiting thread polls before it sleeps. Often the device is almost done, and a wake-up takes longer than
 // this.
 constexpr absl::Duration kSpin = absl::Microseconds(20);
 
@@ -58,8 +58,7 @@ bool DeviceCompletion::WaitUntil(absl::Duration deadline) {
 
 absl::Status DeviceCompletion::OrderBefore(WaitingStream& stream) {
   if (is_settled() && !status_.ok()) return status_;
-  // The stream is checked before the status, because a mistake of the program must be reported no matter how fast the
-  // device is.
+  // The stream is checked before the status, so that a mistake of the program is reported however fast the device is.
   RONDA_ASSIGN_OR_RETURN(const uint64_t id, stream.IdOn(*options_.device));
   if (is_settled()) return status_;
   {
@@ -70,8 +69,8 @@ absl::Status DeviceCompletion::OrderBefore(WaitingStream& stream) {
   }
   RONDA_RETURN_IF_ERROR(event_->OrderBefore(stream.handle()));
   MutexLock lock(&mu_);
-  // The bucket may have failed in the meantime, and the thread that settled it did not know of this stream. So the
-  // caller gets the failure.
+  // The bucket may have failed meanwhile, before the thread that settled it could know of this stream. So the caller
+  // gets the failure.
   if (settled_.load(std::memory_order_relaxed)) return status_;
   waiting_streams_.push_back(id);
   return absl::OkStatus();
@@ -82,8 +81,8 @@ bool DeviceCompletion::HoldsAStream() {
     MutexLock lock(&mu_);
     if (status_.ok() || waiting_streams_.empty()) return false;
   }
-  // The device is asked, because the watch may not have seen yet that the device has done the bucket. An error of the
-  // device counts as passed, because the device does nothing more after it.
+  // The device is queried, because the watch may not have noticed yet that the bucket is done. After an error of the
+  // device, the work counts as ended, because the device does nothing more.
   const absl::StatusOr<bool> passed = event_->done();
   return passed.ok() && !*passed;
 }

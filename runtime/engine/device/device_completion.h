@@ -29,14 +29,14 @@ namespace ronda {
 
 struct BucketTiming;
 
-// The completion of a bucket on a device. It is created when the rank begins to put the bucket on the device. The
-// DeviceWatch settles the completion, which means that it sets the final status. After the launch of the bucket, the
-// bucket's handles also hold the completion. The completion knows whether the bucket is done, and makes streams wait
-// for the bucket. A launched bucket cannot be cancelled. Either all ranks carry it out, or the job fails.
+// The completion of a bucket on a device, created when the rank begins to enqueue the bucket. The DeviceWatch settles
+// the completion, that is, sets the final status. After the launch of the bucket, the bucket's handles also hold the
+// completion. It tells whether the bucket is done, and makes streams wait for the bucket. A launched bucket cannot be
+// cancelled: either all ranks carry it out, or the job fails.
 //
-// A completion is settled once. The first thread that finds that the device has finished the bucket, or that the job
-// has failed, settles it. A thread that calls done() queries the device itself. A thread that waits for the bucket
-// sleeps until the watch has found that the bucket is done.
+// A completion is settled once, by the first thread that finds that the device has finished the bucket or that the job
+// has failed. done() itself queries the device. A thread that waits for the bucket sleeps until the watch has found the
+// bucket done.
 //
 // Thread-safe. Memory ordering: status_ is written before the release store that sets settled_ to true, and never after
 // this store. The bucket's event and timing_ are written before launch_ changes from kUnderWay.
@@ -50,10 +50,9 @@ class DeviceCompletion {
     std::shared_ptr<Device> device;
     std::shared_ptr<CallbackThread> callbacks;
     std::shared_ptr<ProgressEngine> progress;  // may be null
-    // Returns the failure of the job or of the transport. The function is needed because the device reports work that a
-    // failure has ended as done. It may be nullptr. The caller of the function holds the completion's lock. The
-    // function is not called after the completion is settled, because a thread that ends the job or the transport first
-    // settles the completion.
+    // Returns the failure of the job or of the transport. Needed because the device reports aborted work as done. May
+    // be nullptr. Called with the completion's lock held, and never after the completion is settled: a thread that ends
+    // the job or the transport settles the completion first.
     std::shared_ptr<const std::function<absl::Status()>> failure;
     std::shared_ptr<DeviceWaiters> waiters;  // may be null
   };
@@ -62,8 +61,8 @@ class DeviceCompletion {
 
   const Options& options() const { return options_; }
 
-  // Must be called when the whole bucket is on its stream and `event` is recorded behind it. Before this call only the
-  // watch holds the completion. Either Launch or Withdraw must be called, exactly once.
+  // Must be called when the whole bucket is on its stream, with `event` recorded behind it. Before this call, only the
+  // watch holds the completion. Exactly one call of Launch or Withdraw must be made.
   void Launch(std::unique_ptr<DeviceEvent> event);
 
   // Sets the times that the timeline will show. May only be called before Launch.
@@ -71,8 +70,8 @@ class DeviceCompletion {
   // Only the watch calls TakeTiming. REQUIRES: the completion is settled.
   std::shared_ptr<BucketTiming> TakeTiming() { return std::move(timing_); }
 
-  // Must be called instead of Launch if no thread waits for the bucket, because this rank takes no part in it. The
-  // bucket is treated as done.
+  // Must be called instead of Launch if this rank takes no part in the bucket, so that no thread waits for it. The
+  // bucket then counts as done.
   void Withdraw();
 
   enum class Launching : uint8_t { kUnderWay, kDone, kWithdrawn };
@@ -81,28 +80,28 @@ class DeviceCompletion {
   // Whether the operation is complete or has failed.
   bool done();
 
-  // Blocks until done() is true. Returns the device's error or the job's failure, else OK.
+  // Blocks until done() is true. Returns the device's error or the job's failure; otherwise OK.
   absl::Status Wait() {
     WaitUntil(absl::InfiniteDuration());
     return status_;
   }
 
-  // Waits as Wait does, but only until MonotonicTime() reaches `deadline`. Returns whether the bucket is done.
+  // Like Wait, but returns at the latest when MonotonicTime() reaches `deadline`. Returns whether the bucket is done.
   bool WaitUntil(absl::Duration deadline);
 
   // REQUIRES: done() has returned true.
   const absl::Status& status() const { return status_; }
 
-  // Whether the bucket has failed while a stream waits for the bucket's work, which has not ended.
+  // Whether the bucket has failed, its work has not ended, and a stream waits for this work.
   // REQUIRES: the completion is settled.
   bool HoldsAStream();
 
   bool is_settled() const { return settled_.load(std::memory_order_acquire); }
 
   // Makes all later work on `stream` wait for the bucket. The calling thread does not wait. Does nothing if the stream
-  // already waits for another tensor of the bucket. If the bucket fails after this call has returned OK, HoldsAStream()
-  // takes the stream into account. REQUIRES: Launch has been called. Errors: the operation's error, if the operation
-  // has failed; INVALID_ARGUMENT if the stream is being captured; the device's errors.
+  // already waits for another tensor of the bucket. If the bucket fails later, HoldsAStream() takes the stream into
+  // account. REQUIRES: Launch has been called. Errors: the operation's error, if the operation has failed;
+  // INVALID_ARGUMENT if the stream is being captured; the device's errors.
   absl::Status OrderBefore(WaitingStream& stream);
 
   // Lets the callback thread run `callbacks` with the bucket's status when the bucket is done, after the callbacks of

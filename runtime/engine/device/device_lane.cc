@@ -19,8 +19,7 @@
 namespace ronda {
 namespace {
 
-// A rank's answer and its facts. The struct has a fixed size, because each rank must know how many bytes the other
-// ranks send.
+// A rank's answer and its facts. The size is fixed, because each rank must know how many bytes the others send.
 struct Statement {
   char can = 0;
   char reason[511] = {};
@@ -43,8 +42,8 @@ struct Agreement {
   std::vector<std::string> facts;  // by rank
 };
 
-// Sends to all ranks of the job whether this rank can take part (`own`), and the `facts` of this rank. Both texts are
-// cut if they are too long. All ranks must make this call, because it is a collective operation over `host`.
+// Tells all ranks of the job whether this rank can take part (`own`), and the `facts` of this rank. Texts that are too
+// long are cut off. A collective operation over `host`, so all ranks must make this call.
 // Errors: the communicator's errors.
 absl::StatusOr<Agreement> AgreeWithAll(Communicator& host, const CallInfo& info, const absl::Status& own,
                                        const std::string& facts) {
@@ -152,12 +151,12 @@ void DeviceLane::Close(const absl::Status& status) {
   if (transport_.abort != nullptr) transport_.abort();
   if (device_->is_abandoned()) return;
   const absl::Status end = AwaitEnd();
-  // After an error of CUDA the device does nothing more for this process, so it is abandoned.
+  // After a CUDA error, the device does nothing more for this process, so it is abandoned.
   if (!end.ok()) device_->Abandon(end.message());
 }
 
-// Waits until the stream has done all its work. If the job has failed, the DeviceWatch has already aborted NCCL's work
-// on the stream. The stream may still have to wait for the trainer's own kernels.
+// Waits until the stream has done all its work. NCCL's work on the stream has been aborted by now, but the trainer's
+// own kernels may still have to end.
 absl::Status DeviceLane::AwaitEnd() {
   RONDA_ASSIGN_OR_RETURN(const std::unique_ptr<DeviceEvent> end, RecordEnd());
   const absl::Duration begin = MonotonicTime();

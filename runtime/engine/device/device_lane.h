@@ -29,15 +29,15 @@
 
 namespace ronda {
 
-// Carries out buckets of tensors in the memory of a device. The lane has one stream, which waits for the streams that
-// have written the tensors. Each call puts work on the lane's stream and returns.
+// Carries out buckets of tensors in device memory. The lane has one stream, which waits for the streams that have
+// written the tensors. Each call enqueues work on the lane's stream and returns.
 //
 //   lane->Begin({.label = "conv1/weight", ...}, ready_events);
 //   ... calls to the communicator and the DataPlane ...
 //   lane->Finish();
 //
-// The watch observes the bucket from Begin on, because even the thread that puts the bucket on the stream may hang.
-// After an error the job is over, and the watch settles the bucket when the lane is closed.
+// The watch observes the bucket from Begin on, because even the thread that enqueues the bucket may hang. After an
+// error the job is over, and the watch settles the bucket when the lane is closed.
 //
 // Thread-compatible: used by the progress thread (progress_engine.h), except idle().
 class DeviceLane : public DataPlane {
@@ -77,12 +77,12 @@ class DeviceLane : public DataPlane {
   // Whether the device has carried out all buckets.
   bool idle() const { return watch_->idle(); }
 
-  // No bucket may begin after Close. Buckets under way fail with `status`. If `status` is the job's failure, Close ends
-  // their work on the device. If the device has failed, or does not end the work within seconds, Close abandons the
-  // device (Device::Abandon).
+  // No bucket may begin after Close. Buckets in flight fail with `status`, or with CANCELLED if `status` is OK. If it
+  // is the job's failure, Close aborts their work on the device. If the device has failed, or does not end the work
+  // within seconds, Close abandons the device (Device::Abandon).
   void Close(const absl::Status& status);
 
-  // Whether the transport reduces adjacent tensors in their own memory.
+  // Whether the transport reduces adjacent tensors in place.
   bool reduces_in_place() const { return transport_.reduces_in_place; }
 
   Communicator& communicator() override { return *transport_.communicator; }
@@ -98,9 +98,9 @@ class DeviceLane : public DataPlane {
   explicit DeviceLane(Options options);
 
   absl::Status Zero(void* memory, size_t bytes);
-  // Returns an event that follows all work on the stream.
+  // Returns an event behind all work on the stream.
   absl::StatusOr<std::unique_ptr<DeviceEvent>> RecordEnd();
-  // Errors: DEADLINE_EXCEEDED if the stream does not end its work; the device's errors.
+  // Errors: DEADLINE_EXCEEDED if the stream does not finish its work; the device's errors.
   absl::Status AwaitEnd();
   void Draw(DeviceCompletion& completion);
 
@@ -122,8 +122,8 @@ class DeviceLane : public DataPlane {
   std::unique_ptr<DeviceWatch> watch_;           // the last member, because it uses the others
 };
 
-// Creates the lane for tensors in the memory of devices when the job's first tensor of this kind comes. Either all
-// ranks create the lane, or no rank does.
+// Creates the lane for tensors in device memory when the job's first such tensor comes. Either all ranks create the
+// lane, or none does.
 //
 // Thread-compatible: used by the progress thread (progress_engine.h).
 class DeviceLanes {
@@ -148,8 +148,8 @@ class DeviceLanes {
   // Returns the lane; nullptr if no lane has been created.
   DeviceLane* lane() const { return lane_.get(); }
 
-  // Creates the lane. Every rank of the job must call this function at the same point of its sequence of calls to the
-  // communicators. `info` names the operation that needs the lane. All ranks get the same outcome.
+  // Creates the lane. Every rank of the job must call Open at the same point in its sequence of communicator calls.
+  // `info` names the operation that needs the lane. All ranks get the same outcome.
   // Errors: the host communicator's errors, after which the job has failed.
   struct Opening {
     DeviceLane* lane = nullptr;  // nullptr: no lane was made, and the job goes on

@@ -22,8 +22,8 @@ class DeviceWaiters {
   void End() { waiting_.fetch_sub(1); }
   bool is_wanted() const { return waiting_.load() > 0; }
 
-  // Ends the Sleep that is under way. A Sleep that has not quite begun is not ended, but this does no harm, because
-  // each Sleep is short.
+  // Ends the Sleep in progress. A Sleep that is just about to begin is missed, which does no harm, because each Sleep
+  // is short.
   void Ring() {
     MutexLock lock(&mu_);
     rung_.NotifyAll();
@@ -40,7 +40,7 @@ class DeviceWaiters {
   CondVar rung_;
 };
 
-// While a Waiter lives, the device is polled often.
+// While a Waiter exists, the device is polled often.
 class Waiter {
  public:
   // If `waiters` is nullptr, does nothing.

@@ -22,9 +22,9 @@ constexpr absl::Duration kShortestSleep = absl::Microseconds(20);
 constexpr absl::Duration kLongestSleep = absl::Microseconds(100);
 // The sleep between two polls if no thread waits for the device.
 constexpr absl::Duration kIdleSleep = absl::Milliseconds(1);
-// The time between two checks for failures, which are rarer than the polls of the device.
+// The time between two checks for failures, which the watch makes less often than it polls the device.
 constexpr absl::Duration kCheckPeriod = absl::Milliseconds(1);
-// How long a wait must last before the watch asks for an objection (Options::objection) for the first time.
+// How long a wait must last before the watch first asks for an objection (Options::objection).
 constexpr absl::Duration kFirstObjection = absl::Milliseconds(16);
 
 }  // namespace
@@ -46,7 +46,7 @@ void DeviceWatch::Watch(std::shared_ptr<DeviceCompletion> completion) {
     stopped = stopped_;
     if (stopped.ok()) {
       queue_.push_back(std::move(completion));
-      // The thread waits for a new bucket only if the queue is empty, so other buckets in the queue keep it awake.
+      // The thread waits for a new bucket only while the queue is empty; otherwise other buckets keep it awake.
       if (queue_.size() > 1) return;
     }
   }
@@ -57,8 +57,8 @@ void DeviceWatch::Watch(std::shared_ptr<DeviceCompletion> completion) {
 void DeviceWatch::RecordLaunch() {
   {
     MutexLock lock(&mu_);
-    // If the queue does not contain exactly this bucket, the thread waits for an earlier bucket or has finished this
-    // bucket. So it need not be woken.
+    // Unless this is the only bucket in the queue, the thread waits for an earlier bucket or has already finished this
+    // one, so it need not be woken.
     if (queue_.size() != 1) return;
   }
   changed_.NotifyAll();
@@ -81,8 +81,8 @@ absl::Status DeviceWatch::stopped() const {
   return stopped_;
 }
 
-// Ronda's own code does not throw, but the standard library may throw, mostly when memory runs out. The report of an
-// exception also takes some memory, so the thread yields to other threads, which may free memory.
+// Ronda's own code does not throw, but the standard library may, mostly when memory runs out. Reporting an exception
+// also takes some memory, so the thread yields to other threads, which may free memory.
 void DeviceWatch::Run() {
   while (true) {
     try {
@@ -161,7 +161,7 @@ void DeviceWatch::Sleep(Phase phase, const DeviceCompletion& completion, absl::D
   MutexLock lock(&mu_);
   if (!stopped_.ok()) return;
   if (completion.launching() == DeviceCompletion::Launching::kUnderWay) {
-    // No wake-up is lost, because the launching thread takes the lock after the launch, before it wakes up this thread.
+    // No wake-up is lost: after the launch, the launching thread takes the lock before it wakes this thread.
     changed_.WaitFor(&mu_, kCheckPeriod);
   }
 }
@@ -174,7 +174,7 @@ absl::Status DeviceWatch::Check(Phase phase, DeviceCompletion& completion, absl:
     EndAll(failure);
     return failure;
   }
-  // After an orderly end of the job no work is ended, because the rank's last buckets may still be on the device.
+  // After an orderly end of the job, the work goes on, because the rank's last buckets may still be on the device.
   RONDA_RETURN_IF_ERROR(stopped());
   if (options_.transport_failure != nullptr) failure = options_.transport_failure();
   if (!failure.ok()) return Fail(failure);

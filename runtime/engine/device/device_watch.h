@@ -20,24 +20,23 @@
 
 namespace ronda {
 
-// Watches the buckets that a rank gives to its device, one after the other in the order of the stream. While a bucket
-// is under way, the watch's thread polls the device. It polls often if another thread waits for the device, and
-// otherwise every millisecond. While no bucket is under way, it sleeps.
+// Watches the buckets that a rank enqueues on its device, one after another in stream order. While a bucket is in
+// flight, the watch's thread polls the device: often if another thread waits for the device, and otherwise every
+// millisecond. While no bucket is in flight, it sleeps.
 //
-// The watch settles the buckets that the device has finished. If the device does not finish a bucket within the limits'
-// warning time, the watch reports the bucket. If the device does not finish it within the limits' deadline, the job
-// fails.
+// The watch settles the buckets that the device has finished. If a bucket does not finish within its warning time, the
+// watch logs a warning. If it does not finish by its deadline, the job fails.
 //
-// A device, a library or a rank may also block the thread that puts a bucket on the stream. So the watch applies the
-// limits to this thread, too. The thread has deadlines of its own, and its errors describe the reason better. So the
-// watch gives the thread a little more time than the limits (AnswerDeadline). If the deadline for connecting ranks is
-// longer, the watch uses that deadline.
+// A device, a library or a rank may also block the thread that enqueues a bucket. So the watch applies the limits to
+// this thread, too. The thread has its own deadlines, and its errors describe the reason better. So the watch gives it
+// a little more time than the bucket's deadline, or than the deadline for connecting ranks if that is longer
+// (AnswerDeadline).
 //
 // An error of the device or of the transport also fails the job. When the job has failed, for any reason, the watch
-// settles all buckets with the failure. Then it ends the work under way on the device, which may wait for a rank that
+// settles all buckets with the failure. Then it aborts the work in flight on the device, which may wait for a rank that
 // is gone. CUDA reports aborted work as complete. So a stream that waits for the work would go on with a wrong result,
-// for instance with an optimizer's step. If there is such a stream, the watch can hold the device instead of ending the
-// work (Options::stream_is_held).
+// for instance with an optimizer step. If there is such a stream, the watch can hold the device instead
+// (Options::stream_is_held).
 //
 // Thread-safe.
 class DeviceWatch {
@@ -49,18 +48,16 @@ class DeviceWatch {
     std::function<absl::Status()> job_failure;          // the job's first failure, or OK
     std::function<void(const absl::Status&)> fail_job;  // records a failure of the job
     std::function<absl::Status()> transport_failure;    // may be nullptr
-    // Returns the reason why a bucket that a thread waits for will never end; OK if no reason is known. The watch calls
-    // this function soon after the wait has begun, and again whenever the wait has become twice as long. May be
-    // nullptr.
+    // Returns why a bucket that a thread waits for will never end; OK if no reason is known. Called soon after the wait
+    // has begun, and again whenever the wait has become twice as long. May be nullptr.
     std::function<absl::Status(const DeviceCompletion&)> objection;
     std::function<void()> abort;  // ends the work under way; may be nullptr
-    // May be nullptr. If this function is set, and a stream waits for a bucket when the job fails, the watch does not
-    // end the work under way, but calls Device::Hold. The watch then calls this function once, with the failure and
-    // what the stream waits for.
+    // May be nullptr. If this function is set, and a stream waits for a bucket when the job fails, the watch holds the
+    // device (Device::Hold) instead of aborting the work in flight. It then calls this function once, with the failure
+    // and what the stream waits for.
     std::function<void(const std::string& why)> stream_is_held;
     absl::Duration setup_deadline = absl::ZeroDuration();  // DeviceTransport's
-    // The watch calls this for each bucket that the device has carried out, before it notifies any other thread. May be
-    // nullptr.
+    // Called for each bucket that the device has carried out, after the bucket has been settled. May be nullptr.
     std::function<void(DeviceCompletion&)> carried_out;
     std::function<void()> idle;  // everything has been settled
     std::shared_ptr<DeviceWaiters> waiters = std::make_shared<DeviceWaiters>();
@@ -85,8 +82,8 @@ class DeviceWatch {
   void Stop(const absl::Status& status);
 
  private:
-  // In the phase kLaunch the watch waits until the bucket is on the stream. In the phase kDevice it waits until the
-  // device has finished the bucket.
+  // In kLaunch, the watch waits until the bucket is on the stream; in kDevice, until the device has finished the
+  // bucket.
   enum class Phase : uint8_t { kLaunch, kDevice };
 
   explicit DeviceWatch(Options options) : options_(std::move(options)) {}
@@ -109,8 +106,8 @@ class DeviceWatch {
   // `waited` is how long the watch has waited for this bucket in this phase. Errors: the job's failure.
   absl::Status Check(Phase phase, DeviceCompletion& completion, absl::Duration waited, absl::Duration checked_before);
   absl::Status Fail(const absl::Status& cause);
-  // SettleAll fails all buckets with `status`, also later buckets, and holds the device if a stream waits for one of
-  // the buckets. EndAll settles the buckets before it ends the work, because the device reports ended work as done.
+  // SettleAll fails all buckets with `status`, including later buckets, and holds the device if a stream waits for one
+  // of them. EndAll settles the buckets before it aborts the work, because the device reports aborted work as done.
   void SettleAll(const absl::Status& status);
   void EndAll(const absl::Status& status);
   void Hold(const DeviceCompletion& awaited);
@@ -126,7 +123,7 @@ class DeviceWatch {
   // Only the watch's thread uses the next two members.
   absl::Status failure_;  // the job's, once it has failed
   absl::Status thrown_;   // an exception, before it becomes failure_
-  // This error is created in advance, because no memory is left when it is needed.
+  // Created in advance, because no memory is left when it is needed.
   const absl::Status out_of_memory_ =
       absl::ResourceExhaustedError("out of memory in the thread that watches the device");
   const absl::Status exception_ = absl::InternalError("an exception in the thread that watches the device");

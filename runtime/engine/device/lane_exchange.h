@@ -19,13 +19,13 @@
 
 namespace ronda {
 
-// A gather, a scatter or an alltoall over a lane (caller_lane.h). Each rank knows how many elements it sends to each
-// member, and how many it receives from each, so the ranks need not tell each other.
+// A gather, a scatter or an alltoall over a lane (caller_lane.h). Each rank knows how many elements it sends to and
+// receives from each member, so the ranks need not tell each other.
 struct LaneExchange {
   OpType op = OpType::kAlltoall;
   DType dtype = DType::kUint8;
   RankId root = 0;  // of a gather or a scatter
-  // A part for each member, in the order of the members. See DirectCall for the rules.
+  // One part per member, in the order of the members. See DirectCall for the rules.
   std::vector<DirectPart> sends;
   std::vector<DirectPart> receives;
   StreamHandle stream = nullptr;     // as Submission::stream
@@ -37,12 +37,12 @@ constexpr bool IsExchange(OpType op) {
   return op == OpType::kGather || op == OpType::kScatter || op == OpType::kAlltoall;
 }
 
-// Checks whether `exchange` makes sense on rank `self`, without the other ranks.
-// Errors: INVALID_ARGUMENT that names the part, the mistake and the remedy.
+// Checks `exchange` on rank `self`, without looking at the other ranks.
+// Errors: INVALID_ARGUMENT, naming the part, the mistake and the remedy.
 absl::Status CheckExchange(const LaneExchange& exchange, const Group& members, RankId self);
 
-// Returns the addresses that tell on which device the parts are. A part that follows another part in memory is left
-// out, because both are in the same allocation.
+// Returns addresses that show on which device the parts are. Leaves out a part that directly follows another part in
+// memory, because both are in the same allocation.
 std::vector<const void*> BuffersOf(const LaneExchange& exchange);
 
 // Returns the number of bytes that the rank sends.
@@ -51,14 +51,13 @@ size_t BytesSent(const LaneExchange& exchange);
 // The direction of a part.
 enum class PartWay : uint8_t { kSends, kReceives };
 
-// Passes texts for the flight recorder to `record`, which together contain the number of elements in each part. An
+// Describes the number of elements in each part, in texts for the flight recorder, which it passes to `record`. An
 // example is "call 17 of lane 1 sends to 0 on: 40x8 3": 40 elements to each of the members 0 to 7, and 3 to member 8.
 // `call` is "call 17 of lane 1".
 void DescribeParts(absl::string_view call, PartWay way, absl::Span<const DirectPart> parts,
                    absl::FunctionRef<void(absl::string_view text)> record);
 
-// Returns the number of elements that the texts in `events` have for the member at `position`; nullopt if no event has
-// the number.
+// Returns the number of elements that `events` contain for the member at `position`; nullopt if they do not contain it.
 std::optional<uint64_t> FindPart(absl::Span<const FlightEvent> events, absl::string_view call, PartWay way,
                                  int position);
 

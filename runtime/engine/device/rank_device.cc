@@ -14,7 +14,7 @@ std::string Place(int ordinal) {
   return ordinal < 0 ? std::string("in the host's memory") : absl::StrCat("on cuda:", ordinal);
 }
 
-// The largest number of remembered buffers, for a program that submits new buffers again and again.
+// The maximum number of remembered buffers, in case a program submits new buffers again and again.
 constexpr size_t kMostKnown = 1 << 14;
 
 constexpr char kBesideCapture[] = "submit it before or after the capture";
@@ -41,7 +41,7 @@ absl::StatusOr<std::shared_ptr<const ReadyPoint>> ReadyPoint::Record(const std::
 absl::StatusOr<std::shared_ptr<const ReadyPoint>> ReadyPoint::RecordOn(const std::shared_ptr<Device>& device,
                                                                        StreamHandle stream, uint64_t id,
                                                                        std::atomic<uint64_t>* recorded) {
-  // The acquire load makes sure that this thread sees the recordings of all points that are counted in this number.
+  // With the acquire load, this thread sees the recordings of all points that are counted in this number.
   std::shared_ptr<ReadyPoint> point(new ReadyPoint(device, id, recorded->load(std::memory_order_acquire)));
   RONDA_ASSIGN_OR_RETURN(point->event_, device->NewEvent());
   RONDA_RETURN_IF_ERROR(point->event_->Record(stream));
@@ -134,7 +134,7 @@ absl::StatusOr<std::shared_ptr<Device>> RankDevice::CheckBuffers(absl::Span<cons
   return chosen;
 }
 
-// The plugin is loaded without holding the lock, because this may search folders for a library.
+// The plugin is loaded without the lock held, because this may search folders for a library.
 absl::StatusOr<const ronda_cuda_plugin*> RankDevice::Plugin() {
   {
     const MutexLock lock(&mu_);

@@ -27,21 +27,21 @@ namespace ronda {
 // A point on a trainer's stream, after which the buffers of a submission are ready. The point keeps the device alive.
 //
 // Thread-safe. If two threads record points on one stream at the same time, the order of the points is unknown. So each
-// point stores two numbers: how many points had been recorded when its recording began, and when its recording was
-// complete.
+// point stores how many points had been recorded when its recording began, and how many when it was complete.
 class ReadyPoint {
  public:
-  // Records a point behind all work that is on `stream` now. `recorded` counts the recorded points. Only points with
-  // the same counter may be compared.
+  // Records a point behind all work that is on `stream` now. `recorded` counts the recorded points, and only points
+  // with the same counter may be compared.
   // Errors: INVALID_ARGUMENT if the stream is being captured; INTERNAL for an error of the driver.
   static absl::StatusOr<std::shared_ptr<const ReadyPoint>> Record(const std::shared_ptr<Device>& device,
                                                                   StreamHandle stream, std::atomic<uint64_t>* recorded);
-  // As Record, for a stream whose number `id` is known, and which is not being captured.
+  // Like Record, for a stream that has the number `id` and is not being captured.
   static absl::StatusOr<std::shared_ptr<const ReadyPoint>> RecordOn(const std::shared_ptr<Device>& device,
                                                                     StreamHandle stream, uint64_t id,
                                                                     std::atomic<uint64_t>* recorded);
 
-  // Whether `other` is not later than this point on the same stream, so that no stream has to wait for `other` as well.
+  // Whether `other` is on the same stream and not later than this point, so that no stream has to wait for `other` as
+  // well.
   bool Covers(const ReadyPoint& other) const {
     return this == &other || (stream_id_ == other.stream_id_ && begun_ >= other.complete_);
   }
@@ -60,7 +60,7 @@ class ReadyPoint {
   std::unique_ptr<DeviceEvent> event_;
 };
 
-// Collects points, and keeps only the last point of each stream. A stream that waits for these points waits for all
+// Collects points, and keeps only the last point of each stream. A stream that waits for the kept points waits for all
 // collected points.
 //
 // Thread-compatible.
@@ -74,19 +74,20 @@ class LastPoints {
   std::vector<const ReadyPoint*> points_;  // none covers another
 };
 
-// Returns the number of the stream, unique in this process. A stream that is being captured into a graph is refused,
-// because a graph cannot contain operations on which the ranks have not agreed yet. In this case the error contains the
-// advice `otherwise`.
+// Returns the stream's number, which is unique in this process. Refuses a stream that is being captured into a graph,
+// because a graph cannot contain operations on which the ranks have not agreed yet. The error then contains the advice
+// `otherwise`.
 // Errors: INVALID_ARGUMENT if the stream is being captured; INTERNAL for an error of the driver.
 absl::StatusOr<uint64_t> IdOfStream(Device& device, StreamHandle stream, absl::string_view otherwise);
 
-// Returns the number of the stream; nullopt if the stream is being captured, or may not be used beside a capture.
+// Returns the number of the stream; nullopt if the stream is being captured, or may not be used during the capture of
+// another stream.
 // Errors: INTERNAL for an error of the driver.
 absl::StatusOr<std::optional<uint64_t>> FindIdOfStream(Device& device, StreamHandle stream);
 
-// A stream that a caller makes wait for many operations. The object asks the driver only once for the stream's number.
-// Make a new WaitingStream for each call of the caller: a later stream may have the same handle, and between two calls
-// the stream may begin to be captured.
+// A stream that a caller makes wait for many operations. Queries the driver for the stream's number only once. Make a
+// new WaitingStream for each call of the caller: a later stream may have the same handle, and a stream may begin to be
+// captured between two calls.
 //
 // Thread-compatible.
 class WaitingStream {
@@ -103,19 +104,18 @@ class WaitingStream {
   std::optional<absl::StatusOr<uint64_t>> id_;
 };
 
-// Knows the device of this rank, which never changes. The rank's first tensor in the memory of a device determines the
-// device.
+// Determines the device of this rank, which never changes. It is the device of the rank's first tensor in device
+// memory.
 //
-// RankDevice asks the driver only once on which device a buffer is. If the program submits the buffer again, as it does
-// in every training step, RankDevice assumes that the buffer is still on this device. But the program may have freed
-// the buffer's memory, which may now belong to another device or to the host. In this case the device reports the
-// error, instead of the submission.
+// RankDevice asks the driver only once which device a buffer is on. If the program submits the buffer again, as in
+// every training step, RankDevice assumes that the buffer is still there. But the program may have freed the memory,
+// which may now belong to another device or to the host. In that case the device reports the error, not the submission.
 //
 // Thread-safe.
 class RankDevice {
  public:
-  // If other ranks have tensors on a device but this rank has none, this rank uses device number `hint` modulo the
-  // number of devices. `support` may be nullptr. `timeout` is passed to the device.
+  // If other ranks have tensors on a device but this rank has none, it uses device number `hint` modulo the number of
+  // devices. `support` may be nullptr. `timeout` is passed to the device.
   RankDevice(std::shared_ptr<DeviceSupport> support, int hint, absl::Duration timeout = Device::kTimeout)
       : support_(std::move(support)), hint_(hint), timeout_(timeout) {}
 
@@ -130,11 +130,11 @@ class RankDevice {
   // name the tensor.
   absl::StatusOr<std::vector<Ready>> Admit(absl::Span<const Submission> submissions);
 
-  // As Admit, for one call of a lane with these buffers and this stream. Returns nullptr if the stream is being
+  // Like Admit, for one call of a lane with these buffers and this stream. Returns nullptr if the stream is being
   // captured. Errors: as Admit, but the text names no tensor.
   absl::StatusOr<Ready> AdmitCall(absl::Span<const void* const> buffers, StreamHandle stream);
 
-  // Makes the device set `bytes` at `buffer` to zero, after the work that is now on `stream`.
+  // Makes the device zero `bytes` at `buffer`, after the work that is now on `stream`.
   // Errors: as Admit, but the text names no tensor.
   absl::Status FillZero(void* buffer, size_t bytes, StreamHandle stream);
 
@@ -142,14 +142,14 @@ class RankDevice {
   // Errors: the reason why no device can be used.
   absl::StatusOr<std::shared_ptr<Device>> Get();
 
-  // Returns the rank's device. If no tensor has determined the device yet, `buffer` determines it now. If `buffer` is
-  // nullptr, the constructor's `hint` determines it.
+  // Returns the rank's device. If no tensor has determined the device yet, `buffer` determines it now, or `hint` if
+  // `buffer` is nullptr.
   // Errors: as Get; INVALID_ARGUMENT if `buffer` is not in the device's memory.
   absl::StatusOr<std::shared_ptr<Device>> Of(const void* buffer) {
     return buffer == nullptr ? Get() : CheckBuffer(buffer);
   }
 
-  // Keeps `memory`, which the device may use at any time, as long as this object exists.
+  // Keeps `memory` as long as this object exists, because the device may use it at any time.
   void Keep(DeviceMemory memory) {
     const MutexLock lock(&mu_);
     kept_.push_back(std::move(memory));
@@ -170,7 +170,7 @@ class RankDevice {
   absl::StatusOr<std::shared_ptr<Device>> CheckBuffer(const void* buffer);
   // Errors: the reason why no plugin can be used.
   absl::StatusOr<const ronda_cuda_plugin*> Plugin();
-  // Returns the device if the buffers were found on it before; nullptr if the driver must be asked, or if there are no
+  // Returns the device if the buffers are known to be on it; nullptr if the driver must be asked, or if there are no
   // buffers.
   std::shared_ptr<Device> FindKnown(absl::Span<const void* const> buffers);
 

@@ -11,7 +11,7 @@
 namespace ronda {
 namespace {
 
-// CUDA returns the time between events as a float, whose 24 bits are too inexact for longer times.
+// CUDA returns the time between events as a float, whose 24-bit mantissa is too imprecise for longer times.
 constexpr absl::Duration kLongestStep = absl::Seconds(1);
 
 // The names of the phases in a timeline, in the order of StreamPhase.

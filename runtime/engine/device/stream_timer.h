@@ -35,25 +35,24 @@ struct BucketTiming {
   std::vector<Part> parts;
 };
 
-// Writes the device's work for each bucket, with its times, into a timeline. Even if no timeline is written, it counts
-// the times of a few buckets. The thread that puts a timed bucket on the stream marks the bucket's parts by events.
-// When the watch learns that a bucket is done, it asks the device for the times between the events. So no thread waits
-// for the device.
+// Writes the device's work for each bucket, with its times, into a timeline. Even without a timeline, it counts the
+// times of a few buckets. The thread that enqueues a timed bucket marks the bucket's parts with events. When the watch
+// learns that a bucket is done, it queries the device for the times between the events. So no thread waits for the
+// device.
 //
-// The device's clock differs from the host's clock. The first bucket is assumed to begin at the time at which the host
-// recorded its begin. Each later bucket begins after the end of the previous one, by the time between their events. A
+// The device's clock differs from the host's clock. The first bucket is assumed to begin when the host recorded its
+// begin. Each later bucket is placed relative to the end of the previous one, by the time between their events. A
 // bucket after a gap of a second or more is treated like the first bucket, because the times between events are
-// single-precision numbers. Two facts limit the error. No bucket begins before the host gave it to the device, and no
-// bucket ends after the host has seen its end. If a bucket's computed times contradict these facts, the bucket and all
-// later buckets are moved. So all spans are wrong by some microseconds, which is the time until the device learns of
-// the first bucket. Relative to each other, the spans are exact.
+// single-precision numbers. Two facts limit the error. No bucket begins before the host enqueued it, and no bucket ends
+// after the host has seen its end. If a bucket's computed times contradict these facts, the bucket and all later
+// buckets are shifted. So all spans are off by a few microseconds, which is the time until the device learns of the
+// first bucket. Relative to each other, the spans are exact.
 //
-// Thread-safety: only the thread that puts work on the stream may call Begin, Mark and Take. Only the thread that
+// Thread-safety: only the thread that enqueues work on the stream may call Begin, Mark and Take. Only the thread that
 // learns of the end of each bucket may call Draw. StreamTimer does not own the timeline, but keeps the device alive.
 class StreamTimer : public StreamMarks {
  public:
-  // If `timeline` is nullptr, nothing is drawn. If `times` is nullptr, nothing is counted. StreamTimer owns neither
-  // `timeline` nor `times`.
+  // If `timeline` is nullptr, nothing is drawn; if `times` is nullptr, nothing is counted. Neither is owned.
   StreamTimer(std::shared_ptr<Device> device, StreamHandle stream, Timeline* timeline, DeviceTimes* times = nullptr)
       : device_(std::move(device)), stream_(stream), timeline_(timeline), times_(times) {}
 
@@ -73,7 +72,7 @@ class StreamTimer : public StreamMarks {
   void Draw(const Facts& facts, BucketTiming& timing);
 
  private:
-  // The begin and the end of a part of a bucket, in nanoseconds of the host's clock.
+  // The beginning and the end of a part of a bucket, in nanoseconds of the host's clock.
   struct Span {
     int64_t begin;
     int64_t end;

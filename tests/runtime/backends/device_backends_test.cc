@@ -18,7 +18,7 @@ DeviceFacts Facts(const std::string& host, const std::string& pci_bus, const std
   return {.host = host, .pci_bus = pci_bus, .nccl = nccl, .why_no_nccl = nccl.empty() ? "no libnccl.so.2" : ""};
 }
 
-// Rates the device backends for ranks whose communicator for host memory has one level.
+// Rates the device backends for ranks whose host communicator has one level.
 std::string Rate(const std::vector<DeviceFacts>& facts) { return ToString(RateDeviceBackends({.facts = facts})); }
 
 std::string NameOf(const absl::StatusOr<absl::string_view>& backend) {
@@ -54,7 +54,7 @@ TEST(DeviceBackendsTest, DevicesWithOneUuidAreOneWhateverTheirHostsAreCalled) {
   EXPECT_THAT(Rate(facts), HasSubstr("nccl (no: ranks 0 and 1 share a GPU"));
 }
 
-// The parts of a GPU (MIG) share the PCI bus of the GPU, and each part has its own UUID.
+// The parts of a GPU (MIG) share the GPU's PCI bus, and each part has its own UUID.
 TEST(DeviceBackendsTest, PartsOfOneGpuUseTheFirstNcclThatTellsThemApart) {
   for (const auto& [version, backend] : {std::pair("2.28.9", "staged"), std::pair("2.30.4", "staged"),
                                          std::pair("2.30.7", "nccl"), std::pair("2.100.0", "nccl")}) {

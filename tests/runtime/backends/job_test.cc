@@ -35,7 +35,7 @@ TEST(JobTest, ProgramWithoutALauncherIsAJobOfOneRank) {
 
 TEST(JobTest, ProcessesWithAJobIdMeetInSharedMemory) { ExpectRankProgramSucceeds("meet", 3); }
 
-// Ranks that share memory do not listen at the job's address, so the job starts although the port is already in use.
+// Ranks that share memory do not listen at the job's address, so the job starts even if the port is in use.
 TEST(JobTest, ProcessesThatShareMemoryListenNowhere) {
   const std::unique_ptr<TcpListener> taken = testing::ListenOnLoopback();
   ExpectRankProgramSucceeds("meet", 3, {.env = {{"RONDA_MASTER_PORT", absl::StrCat(taken->endpoint().port)}}});

@@ -23,8 +23,8 @@
 namespace ronda::testing {
 namespace {
 
-// Waits until each rank has written a file into the directory WORDS. If a rank exited earlier, mpirun might kill
-// another rank too soon: mpirun kills all ranks when one of them ends without MPI_Finalize.
+// Waits until each rank has written a file into the directory WORDS. Otherwise, mpirun might kill a rank too soon,
+// because it kills all ranks when one of them ends without MPI_Finalize.
 void AwaitTheOthersWords(int size) {
   const std::filesystem::path directory = std::getenv("WORDS");
   std::ofstream(directory / absl::StrCat(getpid()));
@@ -45,7 +45,7 @@ void IsLeftByTheLastRank() {
     const auto handle = runtime->Submit({.request = {.name = name, .op = OpType::kBarrier}});
     return handle.ok() ? (*handle)->Wait() : handle.status();
   };
-  // The first barrier may fail, because the last rank may give up before the other ranks have passed the barrier.
+  // The first barrier may fail, because the last rank may give up before all other ranks have passed it.
   wait("all are here").IgnoreError();
   if (config->job.rank < size - 1) {
     EXPECT_FALSE(wait("not all come").ok());

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Tests jobs that an MPI's own launcher starts, on one host and on two hosts. The two hosts are two sets of processes,
-// each with its own /dev/shm.
+// Tests jobs that are started by the launcher of an MPI, on one host and on two hosts. The two hosts are two sets of
+// processes, each with its own /dev/shm.
 #include <unistd.h>
 
 #include <algorithm>
@@ -82,7 +82,7 @@ class MpirunJobTest : public ::testing::TestWithParam<Mpi> {
     if (!HasMpirun(GetParam().flavor)) GTEST_SKIP() << "its mpirun is not installed";
   }
 
-  // Returns the command line of a rank. The command sets the variables of `settings`, and unsets the variables that
+  // Returns the command line of a rank. The command sets the variables in `settings`, and unsets those that
   // RunProcesses has set.
   static std::vector<std::string> RankWith(std::vector<std::string> settings, const std::string& program) {
     std::vector<std::string> argv = {"/usr/bin/env", "-u", "RONDA_RANK", "-u", "RONDA_SIZE", "-u", "RONDA_JOB_ID"};
@@ -122,8 +122,7 @@ TEST_P(MpirunJobTest, BackendOfMpiIsUsedOnOneHostIfAskedFor) {
   EXPECT_THAT(result.output, HasSubstr("data goes over mpi, as RONDA_BACKEND says"));
 }
 
-// The second host is a mount namespace whose /dev/shm is a directory of the test. Ronda treats this namespace as
-// another host.
+// The second host is a mount namespace whose /dev/shm is a directory of the test. Ronda treats it as another host.
 class TwoHostsJobTest : public MpirunJobTest {
  protected:
   void SetUp() override {
@@ -138,11 +137,11 @@ class TwoHostsJobTest : public MpirunJobTest {
     return absl::StrCat(::testing::TempDir(), "/second_host_", getpid(), "_", GetParam().name);
   }
 
-  // Runs `size` ranks. Rank `first_of_second` and all later ranks are on the second host.
+  // Runs `size` ranks. Rank `first_of_second` and all higher ranks are on the second host.
   static ProcessResult Run(int size, int first_of_second, std::vector<std::string> settings,
                            const std::string& program) {
     for (const std::string& setting : GetParam().network_only) settings.push_back(setting);
-    // mpirun treats all ranks as ranks of one host. RONDA_MPI=1 keeps the ranks from trying to meet in shared memory.
+    // mpirun treats all ranks as ranks of one host. RONDA_MPI=1 keeps them from trying to meet in shared memory.
     settings.push_back("RONDA_MPI=1");
     std::vector<std::string> argv = {
         "/bin/sh", "-c",
@@ -156,7 +155,7 @@ class TwoHostsJobTest : public MpirunJobTest {
   }
 
   // Runs four ranks on two hosts with these settings. Rank 3 ends silently, and the other ranks must print a failure
-  // that names it.
+  // that names rank 3.
   static void ExpectLastRankToBeNamed(std::vector<std::string> settings) {
     const std::string words = absl::StrCat(SharedMemoryOfSecondHost(), "/words");
     std::filesystem::create_directories(words);

@@ -24,7 +24,7 @@ inline void ExpectAddsUp(ConnectedJob job, RankId rank, int size) {
   job.transport.control->Depart();
 }
 
-// Checks that all ranks of `job` are on one host, and a sum over its communicator. After these checks, leaves the job.
+// Checks that all ranks of `job` are on one host, checks a sum over its communicator, and leaves the job.
 inline void ExpectOneHostThatAddsUp(ConnectedJob job, RankId rank, int size) {
   EXPECT_EQ(job.topology.rank, rank);
   EXPECT_EQ(job.topology.size, size);

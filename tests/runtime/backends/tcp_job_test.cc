@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Tests processes that know each other only by torchrun-style variables. The processes meet at rank 0 over gRPC, and
-// then use shared memory. No process of this test forks after it has used gRPC.
+// Tests processes that find each other only through torchrun-style variables. The processes meet at rank 0 over gRPC,
+// and then use shared memory. No process of this test forks after it has used gRPC.
 #include <sched.h>
 #include <sys/inotify.h>
 #include <sys/mount.h>
@@ -38,7 +38,7 @@ using ::ronda::testing::RunRankProgram;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-// Returns the variables of RunRankProgram under torchrun's names, without a job id.
+// Returns the variables of RunRankProgram under torchrun's names, without the job id.
 std::optional<std::string> TorchrunStyle(const char* name) {
   static const auto* const names =
       new std::map<std::string, const char*>{{"RANK", "RONDA_RANK"},
@@ -64,7 +64,7 @@ void Meet(const EnvironmentReader& environment) {
 
 void MeetTheOthers() { Meet(TorchrunStyle); }
 
-// Returns the variables of this job under the names of Paddle's launcher.
+// Returns the variables of this job as Paddle's launcher names them.
 std::optional<std::string> PaddleStyle(const char* name) {
   const EnvironmentReader environment = ProcessEnvironment();
   const std::string port = environment("MASTER_PORT").value_or("");
@@ -77,7 +77,7 @@ std::optional<std::string> PaddleStyle(const char* name) {
 
 void MeetAsPaddleSays() { Meet(PaddleStyle); }
 
-// Makes each rank appear to the other ranks as a rank on another host.
+// Makes each rank look to the other ranks like a rank on another host.
 void MeetAcrossHosts() {
   ASSERT_EQ(unshare(CLONE_NEWNS), 0);
   ASSERT_EQ(mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr), 0);
@@ -109,7 +109,7 @@ void MeetOverTcpNowhere() {
   });
 }
 
-// Acts like a pod of Kubernetes, in which a rank looks up the name of rank 0's pod before the name exists.
+// Behaves like a Kubernetes pod, where a rank looks up the name of rank 0's pod before that name exists.
 void MeetAsPods() {
   const std::string hosts = ::testing::TempDir() + "/hosts of rank " + *TorchrunStyle("RANK");
   std::ofstream(hosts) << "127.0.0.1 localhost\n";

@@ -58,8 +58,8 @@ TEST(DataStreamTest, ChunksOfAnotherSizeBeginAtAMultipleOfIt) {
   EXPECT_EQ(chunks.count, 2u);
 }
 
-// Makes random requests and changes the chunk size at random. The chunks must follow each other and hold all the data,
-// and no chunk may cross a multiple of the chunk size.
+// Makes random requests and changes the chunk size at random. The chunks must follow one another and cover all the
+// data, and no chunk may cross a multiple of the chunk size.
 TEST(DataStreamTest, NoChunkIsCutByTheEndOfTheRing) {
   const uint64_t seed = std::random_device()();
   std::cout << "seed " << seed << "\n";

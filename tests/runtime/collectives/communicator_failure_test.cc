@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Tests the errors of collectives that cannot end, for each backend and several numbers of ranks.
+// Tests the errors of collectives that cannot finish, for each backend and several numbers of ranks.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -20,7 +20,7 @@
 namespace ronda::testing {
 namespace {
 
-// Enough elements for many chunks, so that a rank stops in the middle of a collective.
+// Enough elements for many chunks, so that a rank can stop in the middle of a collective.
 constexpr size_t kCount = 100'000;
 
 class CommunicatorFailureTest : public BackendTest {
@@ -41,7 +41,7 @@ INSTANTIATE_TEST_SUITE_P(Backends, CommunicatorFailureTest, ::testing::ValuesIn(
                          NameOfBackendRanks);
 
 TEST_P(CommunicatorFailureTest, LateRankIsNamedAfterTheDeadline) {
-  // All ranks start together, because on a busy machine a thread that starts late would be named as the late rank.
+  // All ranks start together: on a busy machine, a thread that starts late would otherwise be named as the late rank.
   std::atomic<int> started{0};
   OnEveryRank([&](RankId rank, Transport& transport) {
     if (rank == late()) transport.flights->Of(rank).Record(FlightKind::kSubmitted, OpType::kBroadcast, "conv9", 12);
@@ -62,7 +62,7 @@ TEST_P(CommunicatorFailureTest, LateRankIsNamedAfterTheDeadline) {
 TEST_P(CommunicatorFailureTest, LateRankIsWarnedOfAndThenWaitedForAgain) {
   ::testing::internal::CaptureStderr();
   OnEveryRank([&](RankId rank, Transport& transport) {
-    // If the last event of a rank is a wait, the rank has printed its warning.
+    // If a rank's last event is a wait, the rank has printed its warning.
     for (RankId other = 0; rank == late() && other < late(); ++other) {
       const auto is_waiting = [&] {
         const std::optional<FlightEvent> last = transport.flights->Of(other).Last();
@@ -74,8 +74,8 @@ TEST_P(CommunicatorFailureTest, LateRankIsWarnedOfAndThenWaitedForAgain) {
               absl::OkStatus());
   });
   const std::string warnings = ::testing::internal::GetCapturedStderr();
-  // On a busy machine other ranks may also be late, and warnings may name them first. The slowest of the other ranks,
-  // however, waits only for the rank late(), and its warning names late().
+  // On a busy machine other ranks may also be late, and warnings may name them first. But the slowest of the other
+  // ranks waits only for late(), and its warning names late().
   const std::string warning = absl::StrCat("W has waited 20ms for ", LateName(),
                                            " in allreduce 'conv1/weight and 9 more', 0 of 400000 bytes done; rank ",
                                            late(), " has done nothing yet\n");
@@ -108,7 +108,7 @@ absl::Status RunOperation(OpType op, Communicator& communicator, const CallInfo&
 
 TEST_P(CommunicatorFailureTest, EveryOperationHasTheDeadline) {
   for (OpType op : {OpType::kBarrier, OpType::kBroadcast, OpType::kAllgather, OpType::kAlltoall}) {
-    // A communicator cannot be used again after an error, so each operation gets new communicators.
+    // A communicator cannot be used after an error, so each operation gets new communicators.
     std::vector<Transport> transports = ConnectRanks(GetParam().backend, {.size = size()});
     RunRanksOn(transports, [&](RankId rank, Transport& transport) {
       if (rank == late()) return;

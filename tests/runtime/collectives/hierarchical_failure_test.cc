@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Tests jobs on two levels with a collective that cannot end. The first error of any rank is the job's failure, as in
-// the engine.
+// Tests jobs on two levels with a collective that cannot finish. The first error on any rank becomes the job's failure,
+// as in the engine.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -20,7 +20,7 @@
 namespace ronda::testing {
 namespace {
 
-// Enough elements for several chunks, so that a worker stops in the middle of a chunk.
+// Enough elements for several chunks, so that a worker can stop in the middle of a chunk.
 constexpr size_t kCount = size_t{1} << 20;
 
 constexpr uint64_t kSeed = 7;
@@ -48,7 +48,7 @@ absl::Status FailureWithout(RankId late, const HostMap& map, size_t count) {
   return transports.front().control->failure();
 }
 
-// Ranks on the late rank's host wait for the late rank itself. A rank on another host waits for a rank that itself
+// Ranks on the late rank's host wait for the late rank itself. A rank on the other host waits for a rank that itself
 // waits for the late rank.
 TEST(HierarchicalFailureTest, LateRankIsNamedWhereverItIs) {
   const HostMap map = {.hosts = {{0, 1}, {2, 3}}};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Tests how much memory collectives on one host need for tensors of any size.
+// Tests that collectives on one host need little memory, whatever the size of the tensors.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -45,8 +45,8 @@ TEST(MemoryTest, SharedMemoryOfAJobIsAtMostTwiceItsRings) {
   }
 }
 
-// No buffer may hold a whole bucket. The test first reduces a smaller bucket, so that memory that does not depend on
-// the bucket's size, such as the rings, is in use before the measurement.
+// No buffer may hold a whole bucket. The test first reduces a smaller bucket, so that memory whose size does not depend
+// on the bucket, such as the rings, is already in use when the measurement begins.
 TEST(MemoryTest, ABucketTakesLessThanOnePercentOfItsSize) {
   absl::StatusOr<std::vector<Transport>> transports = ConnectShmTransportsInProcess({.size = 2});
   ASSERT_TRUE(transports.ok()) << transports.status();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Tests reductions with the algorithms for small data (lines and blocks), and reductions of slightly larger data.
+// Tests reductions with the algorithms for small data (lines and blocks), and of slightly larger data.
 #include <gtest/gtest.h>
 
 #include <iterator>
@@ -16,7 +16,7 @@ namespace {
 // The ring is so small that the data of a test wraps around it often.
 constexpr size_t kSlotBytes = 20 << 10;
 constexpr int kSlotCount = 3;
-// Numbers of floats that fill less than a line, some lines, some blocks, and more than a block.
+// Numbers of floats that fill less than a line, several lines, several blocks, and more than a block.
 constexpr size_t kCounts[] = {1, 3, 14, 15, 31, 33, 559, 561, 1000, 1023, 2048, 2049, 4096, 4097, 5120, 6000};
 
 std::vector<Transport> Connect(int size) {
@@ -45,7 +45,7 @@ std::vector<float> Sum(int size, size_t count, int round) {
   return sum;
 }
 
-// Makes one tensor of the values (cut = 0), for the short code path, or two tensors, for the general path.
+// Makes one tensor of the values (cut = 0), for the short code path, or two tensors, for the general code path.
 std::vector<Segment> CutAt(size_t cut, std::vector<float>& values) {
   std::vector<Segment> segments;
   if (cut > 0) segments.push_back({.input = values.data(), .output = values.data(), .count = cut});

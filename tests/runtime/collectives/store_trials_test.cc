@@ -12,7 +12,7 @@
 namespace ronda {
 namespace {
 
-// Two cores, with the cost of moving a byte between them for each kind of store.
+// Two cores, with the cost of moving a byte between them for each kind of store (through the cache, or past it).
 struct Cores {
   double through_cache = 0;
   double past_cache = 0;
@@ -37,8 +37,8 @@ class Job {
     for (uint64_t i = 0; i < laps; ++i) RunLap(cores);
   }
 
-  // Runs laps until the kind `stores` is settled, and returns the number of laps. A number above `most` means that the
-  // kind was not settled.
+  // Runs laps until the kind `stores` is settled, and returns how many laps that took. A result above `most` means that
+  // the kind was not settled.
   uint64_t LapsUntil(Stores stores, const Cores& cores, uint64_t most) {
     uint64_t laps = 0;
     while (trials_.settled() != stores && laps <= most) {
@@ -98,8 +98,8 @@ TEST(StoreTrialsTest, ASlowJobTriesAgainAfterASecond) {
   Job job(absl::Milliseconds(100));
   job.Run(300, kFar);
   ASSERT_EQ(job.trials().settled(), Stores::kPastCache);
-  // Stores past the cache are not slower than before, so no trial starts immediately. Meanwhile stores through the
-  // cache have become faster.
+  // Stores past the cache are not slower than before, so no trial starts immediately. But stores through the cache have
+  // become faster.
   EXPECT_LE(job.LapsUntil(Stores::kThroughCache, {.through_cache = 0.03, .past_cache = 0.06}, 200), 22u);
 }
 

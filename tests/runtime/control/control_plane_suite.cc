@@ -76,7 +76,7 @@ TEST_P(ControlPlaneTest, LongMessagesBothWaysAtOnceDoNotDeadlock) {
       return !all.broadcasts.empty() && all.broadcasts.back() == "end";
     };
     const std::vector<std::string> broadcasts = ReceiveUntil(control, has_end).broadcasts;
-    // The coordinator may have received its own broadcasts in the calls above, together with the reports.
+    // In the calls above, the coordinator may have received its own broadcasts together with the reports.
     if (rank != 0) {
       EXPECT_EQ(broadcasts, std::vector<std::string>({text, text, text, "end"}));
     }
@@ -143,7 +143,7 @@ TEST_P(ControlPlaneTest, PollerFindsWhatOthersSend) {
   ASSERT_EQ(control(sender).SendToCoordinator("report"), absl::OkStatus());
   const absl::Time deadline = Deadline();
   ControlPlane::Inbox inbox = *coordinator.Receive();
-  // The coordinator polls again and again, because a message over a network may take longer than one period of polling.
+  // The coordinator polls repeatedly, because a message over a network may take longer than one polling period.
   while (inbox.to_coordinator.empty() && SteadyNow() < deadline) {
     coordinator.KeepPolling();
     inbox = *coordinator.Receive();
@@ -187,8 +187,8 @@ TEST_P(ControlPlaneTest, NewsThatThePollerMissesEndTheWait) {
   expect_wait_ends([&] { control(sender).Fail(absl::InternalError("x")); });
 }
 
-// A sender that polls gives the coordinator's poller a moment to poll again. If the poller does not come back, the
-// sender wakes the coordinator.
+// A sender that polls gives the coordinator's poller a moment to poll again. If the poller does not, the sender wakes
+// the coordinator.
 TEST_P(ControlPlaneTest, MessageForAPollerThatDoesNotComeBackEndsTheWait) {
   ControlPlane& coordinator = control(0);
   ControlPlane& sender = control(size() - 1);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Tests the promises of ControlPlane for any implementation.
+// Tests the guarantees of ControlPlane for any implementation.
 //
 //   INSTANTIATE_TEST_SUITE_P(Mine, ControlPlaneTest, ::testing::ValuesIn({...}), NameOfControlRanks);
 #ifndef RONDA_TESTS_RUNTIME_CONTROL_CONTROL_PLANE_SUITE_H_
@@ -24,12 +24,12 @@
 
 namespace ronda::testing {
 
-// A job whose ranks are in this process and have control planes of one kind.
+// A job whose ranks are in this process and have the same kind of control plane.
 struct ControlRanks {
   std::string name;
   int size;
-  // Returns one transport per rank, whose communicator may be nullptr. If the ranks do not connect, the function fails
-  // the test and returns an empty list.
+  // Returns one transport per rank, whose communicator may be nullptr. If the ranks do not connect, fails the test and
+  // returns an empty list.
   std::function<std::vector<Transport>()> connect;
 };
 
@@ -49,8 +49,7 @@ class ControlPlaneTest : public ::testing::TestWithParam<ControlRanks> {
     ASSERT_EQ(transports_.size(), static_cast<size_t>(size()));
   }
 
-  // Makes all ranks leave together. If a rank left alone, the job would fail, and the other ranks would wait for the
-  // rank.
+  // Makes all ranks leave together. If a rank left alone, the job would fail, and the other ranks would wait for it.
   void TearDown() override {
     for (Transport& transport : transports_) {
       if (transport.control != nullptr) transport.control->Depart();
@@ -61,8 +60,8 @@ class ControlPlaneTest : public ::testing::TestWithParam<ControlRanks> {
   ControlPlane& control(RankId rank) { return *transports_[rank].control; }
   void Destroy(RankId rank) { transports_[rank].control.reset(); }
 
-  // Runs body(rank, control plane) for each rank, on its own thread. The text of an expectation that fails in `body`
-  // names the rank.
+  // Runs body(rank, control plane) for each rank, on its own thread. If an expectation in `body` fails, its text names
+  // the rank.
   template <typename Body>
   void OnEveryRank(const Body& body) {
     RunRanksOn(transports_, [&](RankId rank, Transport& transport) {
@@ -71,10 +70,10 @@ class ControlPlaneTest : public ::testing::TestWithParam<ControlRanks> {
     });
   }
 
-  // Returns the time by which a wait must end, however busy the machine is. A test that waits longer fails.
+  // Returns when a wait must have ended, however busy the machine is. A test that waits longer has failed.
   static absl::Time Deadline() { return SteadyNow() + absl::Minutes(1); }
 
-  // Receives until `done` accepts the messages so far, and returns them. At the deadline, fails the test, and also
+  // Receives until `done` accepts the messages so far, and returns them. At the deadline, fails the test, and still
   // returns the messages so far.
   template <typename Done>
   static ControlPlane::Inbox ReceiveUntil(ControlPlane& control, const Done& done) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Tests the control planes of the backends that work within a host.
+// Tests the control planes of the backends within a host.
 #include "tests/runtime/control/control_plane_suite.h"
 #include "tests/testing/backends.h"
 

@@ -245,7 +245,7 @@ TEST(DeviceTest, ThreadsShareADevice) {
 
 }  // namespace
 
-// Tests the choice of the CUDA plugin's file, and the description of the plugin's devices.
+// Tests how the file of the CUDA plugin is chosen, and how the plugin's devices are described.
 
 namespace {
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Tests the plugin's NVTX ranges, as a profiling tool sees them. NVTX loads the tool, which needs no GPU.
+// Tests the plugin's NVTX ranges, as a profiling tool sees them. NVTX loads the profiling tool, which needs no GPU.
 #include <dlfcn.h>
 #include <gtest/gtest.h>
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Tests the plugin on a GPU or on the stand-ins for CUDA's libraries, and its errors on a machine without a GPU.
+// Tests the plugin on a GPU or on stand-ins for CUDA's libraries, and its errors on a machine without a GPU.
 #include <dlfcn.h>
 #include <gtest/gtest.h>
 
@@ -167,8 +167,8 @@ TEST_F(DevicePluginTest, AStreamMeetsTheHostAtAWord) {
   EXPECT_EQ(std::atomic_ref<uint32_t>(words[0]).load(), 2u);
 }
 
-// Kernels must reach the host's pinned memory by the host's addresses, because the staged communicator uses them in
-// kernels.
+// Kernels must be able to access pinned host memory at its host addresses, because the staged communicator passes these
+// to kernels.
 TEST_F(DevicePluginTest, KernelsReachPinnedMemory) {
   const DeviceMemory values = *device_->Allocate(RONDA_CUDA_PINNED_HOST_MEMORY, 4 * sizeof(float), "a test");
   const DeviceMemory wire = *device_->Allocate(RONDA_CUDA_PINNED_HOST_MEMORY, 4 * sizeof(float), "a test");
@@ -192,7 +192,7 @@ TEST_F(DevicePluginTest, StreamCapturesOnlyOnRequest) {
   EXPECT_EQ(capturing, 0);
 }
 
-// Returns a function of the driver, without the driver's header.
+// Returns a function of the driver, without using the driver's header.
 template <typename Function>
 Function DriverFunction(const char* name) {
   void* const driver = dlopen("libcuda.so.1", RTLD_NOW);
@@ -259,7 +259,7 @@ TEST_F(DevicePluginTest, ExhaustedMemoryIsAnErrorThatLeavesNothingBehind) {
   EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
   EXPECT_TRUE(absl::StrContains(status.message(), "1024 TiB of device memory for a test of too much")) << status;
   const DeviceMemory memory = *device_->Allocate(RONDA_CUDA_DEVICE_MEMORY, 16, "a test");
-  // If the failed allocation left its error in the runtime, the launch of this kernel would report the error.
+  // If the failed allocation had left its error in the runtime, the launch of this kernel would report the error.
   RunOnStream([&](const ronda_cuda_plugin& cuda, StreamHandle stream) {
     const kernels::cuda::PackSegment segment = {.input = memory.data(), .count = 1};
     const kernels::cuda::PackCall call = {.segments = &segment, .segment_count = 1, .buffer = memory.data()};

@@ -7,8 +7,8 @@
 
 namespace ronda::testing {
 
-// Returns the path of the plugin that plugin_test.cc tests. The plugin is the installed one (installed_plugin.cc), or
-// uses the stand-ins for CUDA's libraries (stand_in_plugin.cc).
+// Returns the path of the plugin that plugin_test.cc tests. It is the installed plugin (installed_plugin.cc), or uses
+// the stand-ins for CUDA's libraries (stand_in_plugin.cc).
 std::string PluginUnderTest();
 
 }  // namespace ronda::testing

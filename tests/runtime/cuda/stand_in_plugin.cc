@@ -145,7 +145,7 @@ TEST_F(StandInPluginTest, ErrorsAreClearedOnceTheyAreReturned) {
   EXPECT_EQ(RuntimeFunction<int()>("cudaPeekAtLastError")(), 0);
 }
 
-// A trainer captures in CUDA's strictest mode, in which calls such as cudaMalloc by any thread break the capture.
+// A trainer captures in CUDA's strictest mode, in which a call such as cudaMalloc on any thread breaks the capture.
 TEST_F(StandInPluginTest, CallsOfThePluginLeaveACaptureValid) {
   const auto begin = FakeFunction<int(void*, int)>("fake_cuda_begin_capture");
   const auto end = FakeFunction<int(void*, void**)>("fake_cuda_end_capture");
@@ -180,7 +180,7 @@ TEST_F(StandInPluginTest, CallsOfThePluginLeaveACaptureValid) {
   EXPECT_EQ(end(captured, &graph), 0);
   EXPECT_EQ(FakeFunction<int(void*)>("fake_cuda_destroy_graph")(graph), 0);
 
-  // A direct call of cudaMalloc, not by the plugin, breaks the capture.
+  // A direct cudaMalloc call that bypasses the plugin breaks the capture.
   ASSERT_EQ(begin(captured, kGlobal), 0);
   void* const runtime = dlopen("libcudart.so.13", RTLD_NOW | RTLD_NOLOAD);
   EXPECT_NE(reinterpret_cast<int (*)(void**, size_t)>(dlsym(runtime, "cudaMalloc"))(&memory, 8), 0);

@@ -31,8 +31,8 @@ using ::ronda::testing::Sum;
 using ::testing::HasSubstr;
 
 constexpr int kRanks = 3;
-// The largest number of steps of a search. A search with samples of 4 steps needs only a tenth of this number,
-// including the steps that lock the schedule again.
+// The maximum number of steps in a search. A search with samples of 4 steps needs only a tenth of this, including the
+// steps that lock the schedule again.
 constexpr int kMostSteps = 5000;
 
 Tunables Autotuned(const std::string& log) {
@@ -53,8 +53,7 @@ std::vector<std::vector<float>> Gradients(int rank) {
   return gradients;
 }
 
-// Runs a step, in which all tensors are summed at the same time. Returns whether rank 0 has declared this step the last
-// one.
+// Runs a step that sums all tensors at the same time. Returns whether rank 0 has declared it the last step.
 bool RunStep(Runtime& runtime, float is_last) {
   std::vector<std::vector<float>> gradients = Gradients(runtime.topology().rank);
   std::vector<float> last = {is_last};
@@ -74,12 +73,12 @@ bool HasEnded(const std::string& log) {
   return !lines.empty() && absl::StrContains(lines.back(), ",choice,");
 }
 
-// Runs steps until shortly after rank 0 has chosen its settings.
+// Runs steps until shortly after rank 0 has chosen the settings.
 void Train(Runtime& runtime, const std::string& log) {
   const bool is_first = runtime.topology().rank == kCoordinatorRank;
   for (int step = 0; step < kMostSteps; ++step) {
-    // The delay makes the other ranks idle when rank 0 unlocks the schedule. Idle ranks may receive the new settings
-    // before they have unlocked the schedule.
+    // The delay makes the other ranks idle by the time rank 0 unlocks the schedule. Idle ranks may receive the new
+    // settings before they have unlocked the schedule.
     for (int i = 0; !is_first && i < 20; ++i) std::this_thread::yield();
     const bool may_be_last = is_first && step % 20 == 0;
     if (RunStep(runtime, may_be_last && HasEnded(log) ? 1.0f : 0.0f)) break;

@@ -63,7 +63,7 @@ TEST(PoolAllocatorTest, SharedObjectsComeBackInTheSameMemory) {
   }
 }
 
-// If the pool is freed too soon, or never, AddressSanitizer reports an error.
+// AddressSanitizer reports an error if the pool is freed too soon, or never.
 TEST(PoolAllocatorTest, ObjectsMayOutliveTheOwnerOfThePool) {
   BlockPool::Owner pool = BlockPool::Create();
   auto kept = std::allocate_shared<Numbers>(PoolAllocator<Numbers>(pool.get()), 7);

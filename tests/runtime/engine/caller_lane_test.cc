@@ -31,7 +31,7 @@ constexpr size_t kCount = 6;
 
 Submission Sum(DeviceRank& rank, const DeviceTensor& tensor) { return DeviceSum("", rank, tensor, kCount); }
 
-// The result is only on rank `root`; elsewhere the output is nullptr.
+// Only rank `root` gets the result; elsewhere the output is nullptr.
 Submission Reduce(DeviceRank& rank, const DeviceTensor& tensor, RankId root) {
   Submission submission = Sum(rank, tensor);
   submission.request.op = OpType::kReduce;
@@ -48,7 +48,7 @@ Submission Broadcast(DeviceRank& rank, const DeviceTensor& tensor, RankId root) 
   return submission;
 }
 
-// Returns a call on kCount elements of each rank.
+// Returns a call on kCount elements per rank.
 Submission Allgather(DeviceRank& rank, const DeviceTensor& input, const DeviceTensor& output) {
   Submission submission = Sum(rank, input);
   submission.request.op = OpType::kAllgather;
@@ -57,7 +57,7 @@ Submission Allgather(DeviceRank& rank, const DeviceTensor& input, const DeviceTe
   return submission;
 }
 
-// Returns a call whose result has kCount elements for each rank.
+// Returns a call whose result has kCount elements per rank.
 Submission Reducescatter(DeviceRank& rank, const DeviceTensor& input, const DeviceTensor& output) {
   Submission submission = Sum(rank, input);
   submission.request.op = OpType::kReduceScatter;
@@ -67,7 +67,7 @@ Submission Reducescatter(DeviceRank& rank, const DeviceTensor& input, const Devi
   return submission;
 }
 
-// Makes all kinds of operations in each step. Each operation needs the result of the previous operation.
+// Makes all kinds of operations in each step. Each operation needs the result of the one before.
 void RunSteps(DeviceRank& rank, Calls& calls, int steps) {
   DeviceTensor tensor(rank, kCount * sizeof(float)), all(rank, kRanks * kCount * sizeof(float));
   for (int step = 0; step < steps; ++step) {
@@ -255,21 +255,21 @@ TEST(CallerLane, OperationsOfTheEngineThatAreDoneAreNotKept) {
   });
 }
 
-// Returns counts of the engine's work so far.
+// Returns counters of the engine's work so far.
 std::vector<uint64_t> EngineCounts(Runtime& runtime) {
   const Statistics counts = runtime.statistics();
   return {counts.reports_sent, counts.lists_received, counts.buckets_agreed, counts.buckets_scheduled, counts.tensors};
 }
 
-// Returns the number of calls of the driver. Queries of events are not counted, because their number depends on timing.
+// Returns the number of driver calls. Queries of events are not counted, because their number depends on timing.
 size_t DriverCalls(FakeCuda& cuda) {
   return cuda.calls() - cuda.queried_events() - cuda.created_events() - cuda.allocations();
 }
 
-// The operation makes five calls of the driver. Two calls ask the caller's stream whether it is being captured, and for
-// its number, and one records an event on it. One call makes the lane's stream wait for this event, and one records an
-// event on the lane's stream. The wait for the result makes three calls. Two calls ask the waiting stream for the same
-// facts, and one makes it wait.
+// The operation makes five driver calls. Two of them query whether the caller's stream is being captured, and its
+// number, and one records an event on it. One makes the lane's stream wait for this event, and one records an event on
+// the lane's stream. The wait for the result makes three calls: the same two queries for the waiting stream, and one
+// that makes it wait.
 constexpr size_t kDriverCallsOfSum = 5 + 3;
 
 TEST(CallerLane, ACallNeedsNeitherTheEngineNorANewThread) {

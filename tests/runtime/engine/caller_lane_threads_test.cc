@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Tests lanes on a system that refuses to start a thread. The file replaces pthread_create(), so that a call can fail.
+// Tests lanes on a system that refuses to start a thread. The file replaces pthread_create(), so that a test can make a
+// call fail.
 #include <dlfcn.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -36,8 +37,8 @@ absl::StatusOr<bool> Open(DeviceRank& rank) {
   return rank.runtime().OpenLane(kGlobalProcessSet, nullptr, WaitLimits());
 }
 
-// When this rank fails, the other rank has opened the lane or is about to open it. If the job did not fail, the first
-// call of the other rank would wait for this rank until the deadline.
+// When this rank fails, the other rank has opened the lane, or is about to open it. If the job did not fail, the other
+// rank's first call would wait for this rank until the deadline.
 TEST(CallerLaneThreads, ARankWithoutAThreadForItsWatchFailsTheJob) {
   ::testing::internal::CaptureStderr();
   RunDeviceRanks({.size = 2, .expects_failure = true}, [](DeviceRank& rank) {

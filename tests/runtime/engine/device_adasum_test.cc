@@ -62,7 +62,7 @@ TEST_P(DeviceAdasum, EqualGradientsAreAveragedAndOrthogonalOnesAdded) {
   });
 }
 
-// More consecutive tensors than one kernel launch can process. Some tensors have no elements.
+// More consecutive tensors than one kernel launch can process, some of them without elements.
 struct Tensors {
   static constexpr size_t kCount = 500;
   Tensors() {
@@ -113,7 +113,7 @@ TEST_P(DeviceAdasum, ManyTensorsHaveTheHostsResultsAndTheSameBitsOnAllRanks) {
     CarryOutAll(rank.runtime(),
                 tensors.Submissions(host.data(), [&](size_t i) { return Sum(absl::StrCat("host", i), &host); }));
     std::vector<float> result = device.Get<float>();
-    // The device's result and the host's result differ by one unit of bfloat16 if they lie on different sides of a
+    // The results of the device and the host differ by one unit of bfloat16 if they lie on different sides of a
     // rounding boundary.
     EXPECT_THAT(result, Pointwise(FloatNear(0x1p-5f), host));
     results[static_cast<size_t>(rank.rank())] = std::move(result);
@@ -136,8 +136,7 @@ TEST_P(DeviceAdasum, OverflowIsFound) {
   });
 }
 
-// The members have equal gradients, which Adasum does not change. If other ranks took part, Adasum would change the
-// gradients.
+// The members have equal gradients, which Adasum does not change. It would change them if other ranks took part.
 TEST_P(DeviceAdasum, RanksOutsideOfAProcessSetAreLeftAlone) {
   Run([](DeviceRank& rank) {
     std::vector<RankId> members;
@@ -179,7 +178,7 @@ TEST_P(DeviceAdasum, StepsThatRepeatThemselvesAreScheduledAndAllocateNothing) {
       const auto value = static_cast<float>(step + 1);
       small.Set(std::vector<float>(3, value));
       large.Set(std::vector<float>(9000, -value));
-      // The tensors are summed one by one, so that the small tensor uses the large tensor's memory again.
+      // The tensors are summed one by one, so that the small tensor reuses the large tensor's memory.
       ASSERT_NE(SucceedOn(rank, DeviceAdasumOf("large", rank, large, 9000)), nullptr);
       ASSERT_NE(SucceedOn(rank, DeviceAdasumOf("small", rank, small, 3)), nullptr);
     };

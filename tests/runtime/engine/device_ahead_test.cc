@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Tests buckets of a locked schedule. The ranks agree on a bucket before they launch it, while the device is still busy
-// with earlier work. Neither the host nor the trainer waits for the device. A launched bucket is never undone: if the
-// vote on a bucket is lost, no rank has launched the bucket.
+// Tests buckets of a locked schedule. The ranks agree on a bucket before they launch it, even while the device is still
+// busy with earlier work. Neither the host nor the trainer waits for the device. A launched bucket is never undone: if
+// a vote is lost, no rank has launched the bucket.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -34,7 +34,7 @@ using ::testing::HasSubstr;
 
 constexpr size_t kCount = 5;
 
-// Returns a deadline for an expected event. If the event has not happened by then, it never will.
+// Returns a deadline for an expected event. An event that has not happened by then never will.
 absl::Duration Soon() { return MonotonicTime() + absl::Seconds(10); }
 
 // Options for small buckets, with one tensor each.
@@ -58,7 +58,7 @@ std::unique_ptr<DeviceEvent> RecordStream(DeviceRank& rank) {
   return event;
 }
 
-// A training step with sums on the device, in which no thread waits for the device.
+// A training step with sums on the device, during which no thread waits for the device.
 class Step {
  public:
   Step(DeviceRank& rank, int tensors) : rank_(rank) {
@@ -70,7 +70,7 @@ class Step {
     }
   }
 
-  // Begins the step. Every rank contributes its number, counted from 1.
+  // Begins the step. Every rank contributes its number plus 1.
   void Begin() {
     for (size_t i = 0; i < tensors_.size(); ++i) handles_.push_back(Submit(i));
   }
@@ -84,8 +84,8 @@ class Step {
     EXPECT_TRUE(handle.ok()) << handle.status();
     return handle.ok() ? *handle : nullptr;
   }
-  // Makes the stream wait for the results of the step, and copy them. Returns whether all operations were launched
-  // before the deadline Soon().
+  // Makes the stream wait for the results of the step, and then copy them. Returns whether all operations were launched
+  // before Soon().
   bool End() {
     bool launched = true;
     for (size_t i = 0; i < tensors_.size(); ++i) {
@@ -132,7 +132,7 @@ void RunUntilLocked(DeviceRank& rank, Step& step) {
 
 // --- Steps ---
 
-// Submits a locked step, and makes the streams wait for it, while the streams of both ranks are busy. Returns whether
+// Submits a locked step and makes the streams wait for it, while the streams of both ranks are busy. Returns whether
 // the schedule stayed locked.
 bool GiveAwayALockedStep(int tensors) {
   std::barrier<> meeting(2);
@@ -155,8 +155,8 @@ bool GiveAwayALockedStep(int tensors) {
   return left == 0;
 }
 
-// If a rank gets no core for a while, the other ranks unlock the schedule. The unlock is correct, but leaves no locked
-// step to test, so the test tries again.
+// If a rank gets no core for a while, the other ranks unlock the schedule. That is correct, but leaves no locked step
+// to test, so the test tries again.
 TEST(DeviceAhead, ALockedStepIsGivenAwayWhileTheStreamsOfAllRanksAreBusy) {
   constexpr int kAttempts = 20;
   for (const int tensors : {2, 20}) {
@@ -287,8 +287,8 @@ TEST(DeviceAgreement, ABucketThatARankLacksIsNotLaunchedByTheOthers) {
   });
 }
 
-// Rank 0 has submitted a step of two sums. Rank 1 submits another tensor instead, so the vote on the step is lost.
-// After the lost vote, each rank runs `rest`. Rank 0 still has the handles of its step.
+// Rank 0 has submitted a step of two sums. Rank 1 submits another tensor instead, so the vote on the step's bucket is
+// lost. Each rank then runs `rest`, while rank 0 still has the handles of its step.
 struct Loss {
   bool expects_failure = false;
 };
@@ -327,7 +327,7 @@ TEST(DeviceLostVotes, TheTensorsAreNegotiated) {
   });
 }
 
-// After the lost vote, rank 1 submits the second tensor before the first.
+// After the lost vote, rank 1 submits the second tensor first.
 TEST(DeviceLostVotes, TheOrderInWhichTheTensorsComeIsFree) {
   LoseVote({}, [&](DeviceRank& rank, Step& step) {
     if (rank.rank() == 1) {
@@ -384,7 +384,7 @@ TEST(DeviceAgreement, AFailureEndsTheVote) {
 
 // --- All of it together ---
 
-// Trains in steps that do not wait for the device. A rank waits for the results of only a few steps. Once per phase,
+// Trains in steps that do not wait for the device. Each rank waits for the results of only a few steps. Once per phase,
 // each rank submits an extra sum at a random step of its own.
 void TrainAhead(DeviceRank& rank, uint32_t seed) {
   std::mt19937 common(seed);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Tests which calls a locked step makes to the driver. The step makes calls for buckets and streams, but no calls for a
-// tensor that was in an earlier step.
+// Tests which driver calls a locked step makes. It makes calls per bucket and per stream, but no calls for a tensor
+// that was in an earlier step.
 #include <gtest/gtest.h>
 
 #include <barrier>
@@ -25,22 +25,21 @@ constexpr size_t kCount = 5;
 constexpr size_t kSteps = 7;  // whose calls are counted
 constexpr int kRounds = 10;
 
-// The calls of the driver for a bucket. The first four are for Ronda's stream: it waits for the submissions, runs two
-// kernels, and records an event. The fifth call makes the trainer's stream wait for this event.
+// The driver calls for a bucket. The first four are for Ronda's stream: it waits for the submissions, runs two kernels,
+// and records an event. The fifth makes the trainer's stream wait for this event.
 constexpr size_t kCallsOfBucket = 5;
 // The two queries of a stream: whether it is being captured, and its number.
 constexpr size_t kLook = 2;
-// A submission makes the two queries, and records the stream's point.
+// A submission makes these two queries, and records the stream's point.
 constexpr size_t kCallsOfSubmission = kLook + 1;
-// The changes of the current device that Ronda makes if the trainer's thread uses another device. Ronda changes to its
-// own device and back up to four times. Ronda changes the device for the submission, and for the bucket if this thread
-// launches the bucket. Ronda also changes the device to look up the number of the waiting stream, and to make this
-// stream wait.
+// How often Ronda changes the current device if the trainer's thread uses another one. Ronda changes to its own device
+// and back up to four times: for the submission, for the bucket if this thread launches it, to look up the number of
+// the waiting stream, and to make this stream wait.
 constexpr size_t kMostChanges = 4 * 2;
 
 enum class Submit { kTogether, kOneByOne };
 
-// Whether the tensors lie one after the other, and are reduced in place.
+// Whether the tensors are adjacent in memory, and so are reduced in place.
 enum class Place { kApart, kAdjacent };
 
 // Training steps with sums, for whose results the rank's stream waits.
@@ -70,7 +69,7 @@ class Steps {
     for (const std::shared_ptr<Handle>& handle : handles) EXPECT_EQ(handle->Wait(), absl::OkStatus());
   }
 
-  // Returns how often the current device was changed in all steps. A step ends after the stream's waits.
+  // Returns how often the current device was changed in all steps, up to the last wait of the stream in each step.
   size_t device_changes() const { return device_changes_; }
 
  private:
@@ -89,8 +88,8 @@ class Steps {
 };
 
 struct Calls {
-  // The number of calls of the driver. Queries of events are not counted, because their number depends on timing. Calls
-  // that create events or memory are not counted, because they occur only until enough events and memory exist.
+  // The number of driver calls. Queries of events are not counted, because their number depends on timing. Calls that
+  // create events or allocate memory are not counted either, because they stop once there is enough of both.
   size_t all = 0;
   size_t pointers = 0;
   size_t streams = 0;
@@ -105,7 +104,7 @@ Calls CallsSoFar(FakeCuda& cuda) {
           .threads = FakeNcclThreads()};
 }
 
-// Returns the calls of kSteps steps of all ranks, as rank 0 counts them. On all other ranks, the result is nullopt.
+// Returns the calls that all ranks made in kSteps steps, as counted by rank 0; nullopt on the other ranks.
 std::optional<Calls> CountRound(DeviceRank& rank, Steps& steps, std::barrier<>& together) {
   together.arrive_and_wait();
   const Calls before = CallsSoFar(rank.fake());
@@ -124,7 +123,7 @@ std::optional<Calls> CountRound(DeviceRank& rank, Steps& steps, std::barrier<>& 
                .buckets = buckets};
 }
 
-// Returns the calls of kSteps locked steps of all ranks. The result is the lowest count of several rounds, because a
+// Returns the calls that all ranks make in kSteps locked steps. It is the lowest count of several rounds, because a
 // round creates objects if more buckets are in flight at once than ever before.
 Calls CallsOfLockedSteps(size_t tensors, Submit way, Place place = Place::kApart) {
   Calls fewest;
@@ -177,7 +176,7 @@ TEST(DeviceCalls, ATensorThatIsSubmittedAloneCostsALookAtItsStreamAndAPoint) {
   EXPECT_EQ(calls.all, kRanks * kSteps * kTensors * (kCallsOfSubmission + kLook) + calls.buckets * kCallsOfBucket);
 }
 
-// Device 0, the device of rank 0, is the current device of all ranks' threads.
+// Device 0, which belongs to rank 0, is the current device of all ranks' threads.
 TEST(DeviceCalls, TheCurrentDeviceIsChangedOnceForABucketAndOnlyIfItIsAnother) {
   RunDeviceRanks({.size = kRanks}, [](DeviceRank& rank) {
     Steps steps(rank, /*tensors=*/50, Submit::kTogether);

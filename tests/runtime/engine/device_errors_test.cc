@@ -178,7 +178,7 @@ TEST(DeviceFailures, AHungDeviceEndsTheJobByItsDeadline) {
   SetFakeNcclFaults(kNoFaults);
 }
 
-// Freeing memory of a stuck device would wait for ever.
+// Freeing memory of a stuck device would block forever.
 TEST(DeviceFailures, AStuckDeviceDoesNotHoldUpTheEndOfAFailedJob) {
   Runtime::Options options;
   options.tunables.stall_warning = absl::Milliseconds(50);

@@ -39,7 +39,7 @@ class DeviceHierarchyFaults : public ::testing::TestWithParam<Fault> {
  protected:
   ~DeviceHierarchyFaults() override { SetFakeNcclFaults(kNoFaults); }
 
-  // Runs a job whose second operation has the fault.
+  // Runs a job whose second operation fails in this way.
   void Run(fake_nccl_faults faults, const Runtime::Options& options, absl::StatusCode expected) {
     faults.rank = GetParam().nccl_rank;
     SetFakeNcclFaults(faults);
@@ -92,8 +92,8 @@ TEST_P(DeviceHierarchy, ARankThatIsGoneLeavesNoThreadWaitingForTheDevice) {
                    const DeviceTensor& tensor = rank.Keep(std::vector<float>(3, 1));
                    ASSERT_NE(SucceedOn(rank, DeviceSum("x", rank, tensor, 3)), nullptr);
                    ASSERT_NE(SucceedOn(rank, Barrier("b")), nullptr);
-                   // Rank 3's stream is held. So the sum begins on the devices of the other ranks, and waits there for
-                   // rank 3's device.
+                   // Rank 3's stream is held, so the sum begins on the other ranks' devices, and waits there for rank
+                   // 3's device.
                    std::unique_ptr<StreamHold> hold;
                    if (rank.rank() == 3) hold = std::make_unique<StreamHold>(rank.stream());
                    const auto handle = rank.runtime().Submit(DeviceSum("x", rank, tensor, 3));
@@ -141,7 +141,7 @@ TEST_P(DeviceHierarchy, NeitherMemoryNorEventsGrowWithTheNumberOfSteps) {
     const size_t allocations = rank.fake().allocations();
     const size_t events = rank.fake().created_events();
     for (int i = 0; i < 60; ++i) step();
-    // The number of objects in use may depend on when threads release handles, but it must not grow with each step.
+    // The number of objects in use may depend on when threads release handles, but must not grow with each step.
     EXPECT_LE(rank.fake().allocations(), allocations + 10);
     EXPECT_LE(rank.fake().created_events(), events + 10);
     ASSERT_NE(SucceedOn(rank, Barrier("end")), nullptr);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Tests buckets whose tensors lie one after the other in the trainer's memory (RONDA_REDUCE_IN_PLACE). NCCL reduces
-// them there in one call if that is so on all ranks. Otherwise they are packed.
+// Tests buckets whose tensors are adjacent in the trainer's memory (RONDA_REDUCE_IN_PLACE). If they are adjacent on all
+// ranks, NCCL reduces them there in one call. Otherwise they are packed.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -29,7 +29,7 @@ constexpr int kWarmSteps = 20;  // after which the schedule is locked
 constexpr size_t kCounts[] = {5, 1, 0, 3, 8};
 constexpr size_t kTensors = std::size(kCounts);
 
-// Tensors that lie in one piece of memory, and other places to which they can be moved.
+// Adjacent tensors in one piece of memory, and a second place to which a tensor can be moved.
 class Neighbours {
  public:
   explicit Neighbours(DeviceRank& rank)
@@ -43,7 +43,7 @@ class Neighbours {
 
   // Moves a tensor. Its old place is no longer used.
   void MoveAway(size_t tensor) { data_[tensor] = static_cast<float*>(elsewhere_.data()); }
-  // Leaves one element free before the last tensor.
+  // Leaves a gap of one element before the last tensor.
   void LeaveGap() { ++data_.back(); }
   // Moves the first tensor behind the second one.
   void Swap() {
@@ -105,7 +105,7 @@ class Neighbours {
   std::vector<float*> data_;
 };
 
-// Returns the kernels of all ranks in `step`, which every rank runs.
+// Returns how many kernels all ranks launch in `step`, which every rank runs.
 template <typename Step>
 size_t KernelsOf(DeviceRank& rank, std::barrier<>& together, const Step& step) {
   together.arrive_and_wait();
@@ -144,7 +144,7 @@ TEST(DeviceInPlace, TensorsArePackedUnlessRankZeroHasTheSetting) {
   });
 }
 
-// The vote goes through a communicator of two levels.
+// The vote goes through a communicator with two levels.
 TEST(DeviceInPlace, RanksOfSeveralHostsAgree) {
   constexpr int kRanks = 4;
   std::barrier<> together(kRanks);
@@ -181,7 +181,7 @@ TEST(DeviceInPlace, TensorThatHasMovedOnOneRankIsPackedOnAll) {
   }
 }
 
-// Their memory is in one piece, but tensor 0 of one rank lies where tensor 1 of the other rank begins.
+// Each rank's memory is in one piece, but tensor 0 of one rank lies where tensor 1 of the other rank begins.
 TEST(DeviceInPlace, TensorsInAnotherOrderOnOneRankArePackedOnAll) {
   std::barrier<> together(2);
   RunDeviceRanks({.size = 2, .reduces_in_place = true}, [&](DeviceRank& rank) {
@@ -193,7 +193,8 @@ TEST(DeviceInPlace, TensorsInAnotherOrderOnOneRankArePackedOnAll) {
   });
 }
 
-// Runs locked steps on random numbers, and returns the bits of the last step's results on rank 0, and its kernels.
+// Runs locked steps on random numbers, and returns the bits of the last step's results on rank 0, and the number of
+// kernels.
 struct Outcome {
   std::vector<uint8_t> bits;
   size_t kernels = 0;
@@ -209,7 +210,7 @@ Outcome ReduceRandom(TensorRequest kind, bool in_place) {
     }
     const auto step = [&] {
       tensors.memory().Set(bytes);
-      // The tensors of a small dtype lie in the first bytes of the memory.
+      // The tensors of a smaller dtype fill only the first bytes of the memory.
       std::vector<Submission> submissions = tensors.Submissions(kind);
       auto* at = static_cast<std::byte*>(tensors.memory().data());
       for (Submission& submission : submissions) {

@@ -79,7 +79,7 @@ DeviceTensor::DeviceTensor(DeviceRank& rank, size_t bytes)
       memory_(Allocate(rank.device(), RONDA_CUDA_DEVICE_MEMORY, bytes)),
       staging_(Allocate(rank.device(), RONDA_CUDA_PINNED_HOST_MEMORY, bytes)) {}
 
-// Ignores the result of the wait, which is an error if the device has failed.
+// Ignores the result of the wait, because it is an error if the device has failed.
 DeviceTensor::~DeviceTensor() { static_cast<void>(WaitFor(rank_)); }
 
 void DeviceTensor::Write(const void* values, size_t bytes) {

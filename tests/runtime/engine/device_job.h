@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Runs jobs whose ranks are threads of one test. The tensors are in the memory of fake devices.
+// Runs jobs whose ranks are threads of one test, with tensors in the memory of fake devices.
 #ifndef RONDA_TESTS_RUNTIME_ENGINE_DEVICE_JOB_H_
 #define RONDA_TESTS_RUNTIME_ENGINE_DEVICE_JOB_H_
 
@@ -27,8 +27,8 @@ class DeviceRank;
 
 // A tensor on the device of a rank.
 //
-// The rank's stream writes the tensor's values. A thread that reads the tensor waits until the stream has done its
-// earlier work.
+// The rank's stream writes the tensor's values. A thread that reads the tensor first waits for the stream's earlier
+// work.
 class DeviceTensor {
  public:
   DeviceTensor(DeviceRank& rank, size_t bytes);
@@ -58,7 +58,7 @@ class DeviceTensor {
     return ReadAs<T>(rank_, memory_.data(), bytes_ / sizeof(T));
   }
 
-  // Returns the values at `data` on the device, which it reads on the rank's stream.
+  // Returns the values at `data` on the device, read through the rank's stream.
   template <typename T>
   static std::vector<T> ReadAs(DeviceRank& rank, const void* data, size_t count) {
     std::vector<T> values(count);
@@ -87,12 +87,12 @@ class DeviceRank {
   StreamHandle stream() const { return stream_->handle(); }
   FakeCuda& fake() { return cuda_; }
 
-  // Returns a tensor that outlives the runtime. When a job has failed, the device may still use such a tensor.
+  // Returns a tensor that outlives the runtime, because the device may still use it after the job has failed.
   DeviceTensor& Keep(const std::vector<float>& values) { return tensors_.emplace_back(*this, values); }
 
   void KeepAlive(std::shared_ptr<void> object) { kept_.push_back(std::move(object)); }
 
-  // Holds the stream until the runtime is gone.
+  // Holds the stream until the runtime has been destroyed.
   void HoldStream() { hold_.emplace(stream()); }
 
  private:
@@ -118,17 +118,17 @@ struct DeviceJobOptions {
   bool expects_failure = false;         // whether the job is expected to fail
 };
 
-// Runs a job of `options.size` ranks. Each rank runs `body` and shuts down. If the job is expected to fail, the
-// shutdown must fail. If the job is expected to succeed, the shutdown must succeed and leave no objects on the devices.
+// Runs a job of `options.size` ranks. Each rank runs `body` and shuts down. If the job is expected to fail, so must the
+// shutdown. Otherwise the shutdown must succeed and leave no objects on the devices.
 void RunDeviceRanks(const DeviceJobOptions& options, const std::function<void(DeviceRank& rank)>& body);
 
-// Returns two hosts for `size` ranks if the backend works in two levels, else no hosts.
+// Returns two hosts for `size` ranks if the backend works in two levels; otherwise no hosts.
 HostMap HostsFor(absl::string_view backend, int size);
 
 // Returns the submission of an allreduce in place.
 Submission DeviceSum(const std::string& name, DeviceRank& rank, const DeviceTensor& tensor, size_t count);
 
-// Submits and waits. Returns the handle after a success. After an error, fails the test and returns nullptr.
+// Submits and waits. Returns the handle if the operation succeeds. After an error, fails the test and returns nullptr.
 std::shared_ptr<Handle> SucceedOn(DeviceRank& rank, const Submission& submission);
 
 }  // namespace ronda::testing

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Tests the locked schedule with tensors in device memory. A job that repeats its steps locks a schedule. When the job
-// stops repeating its steps, all ranks unlock at the same position of the schedule, however far each rank is.
+// Tests the locked schedule with tensors in device memory. A job that repeats its steps locks a schedule. When it stops
+// repeating them, all ranks unlock at the same position in the schedule, however far each rank has come.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -30,7 +30,7 @@ using ::testing::Le;
 
 constexpr size_t kCount = 5;
 
-// ValueOf returns a rank's contribution to a sum in a step. SumOf returns the sum of all ranks.
+// ValueOf returns a rank's contribution to a sum in a step; SumOf returns the sum over all ranks.
 float ValueOf(int step, RankId rank) { return static_cast<float>(step % 64 + rank); }
 float SumOf(int step, int size) {
   float sum = 0;
@@ -38,7 +38,7 @@ float SumOf(int step, int size) {
   return sum;
 }
 
-// A step of some sums on the device and on the host. Every rank has the same tensors in the same order.
+// A step with some sums on the device and some on the host. Every rank has the same tensors in the same order.
 class MixedStep {
  public:
   MixedStep(DeviceRank& rank, std::vector<Memory> places) : rank_(rank), places_(std::move(places)) {
@@ -141,8 +141,8 @@ TEST_P(DeviceSchedule, IsLeftForSomethingNewOfOneRankAndComesAgain) {
   });
 }
 
-// Three ranks sum and scatter four rows, and vote in every step. NCCL scatters the sums, and no rank sends its number
-// of rows.
+// Three ranks sum and scatter four rows, and vote in every step. NCCL scatters the sums, and no rank needs to send its
+// number of rows.
 TEST(DeviceScheduleOverNccl, AReduceScatterIsOneOfNcclsInLockedStepsToo) {
   constexpr int kSteps = 30;
   const int scatters = FakeNcclCalls("ReduceScatter");
@@ -195,8 +195,7 @@ TEST(DeviceScheduleOfOne, StreamsMayLagFarBehind) {
   });
 }
 
-// If a rank does not take part, the other ranks request to unlock the schedule. After the unlock, the negotiation names
-// the missing rank.
+// If a rank does not take part, the other ranks request an unlock. The negotiation then names the missing rank.
 TEST(DeviceScheduleFailures, ARankThatStopsIsNamedByTheNegotiation) {
   Runtime::Options options;
   options.tunables.stall_warning = absl::Milliseconds(100);

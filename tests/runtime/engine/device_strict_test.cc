@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Tests training on fake devices that wait wherever CUDA may wait. The streams of these devices share one queue. Calls
-// that allocate or free memory wait for all work of the device.
+// Tests training on fake devices that wait wherever CUDA may wait. Their streams share one queue, and calls that
+// allocate or free memory wait for all work of the device.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -24,7 +24,7 @@ using ::testing::Each;
 
 constexpr int kRanks = 2;
 
-// The steps of a rank, each of which sums the rank's tensors. The rank's stream waits for the sums.
+// The steps of a rank. Each of them sums the rank's tensors, and the rank's stream waits for the sums.
 class StrictSteps {
  public:
   explicit StrictSteps(DeviceRank& rank) : rank_(rank) {}
@@ -102,7 +102,7 @@ INSTANTIATE_TEST_SUITE_P(Strictness, DeviceStrictChanges,
                                             ::testing::Values(OneQueue(), WaitingMemory())),
                          NameOf);
 
-// The steps change, and the buffers grow while the device has work.
+// The steps change, and the buffers grow while the device is busy.
 TEST_P(DeviceStrictChanges, StepsGrow) {
   RunDeviceRanks(Job(), [](DeviceRank& rank) {
     StrictSteps steps(rank);

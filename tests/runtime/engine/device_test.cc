@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Tests the results of negotiated tensors in device memory, and the waits for them.
+// Tests the results of negotiated tensors in device memory, and waiting for them.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -110,7 +110,7 @@ TEST_P(DeviceOperations, ReduceAndReduceScatterReachTheirOwners) {
   });
 }
 
-// The result is written to the caller's memory. If a rank's memory is too small, nothing is written on this rank.
+// The result is written to the caller's memory, except on a rank whose memory is too small.
 TEST_P(DeviceOperations, ResultsMayGoToMemoryOfTheCallers) {
   Run([](DeviceRank& rank) {
     const DeviceTensor tensor(rank, std::vector<float>(3, Of(rank)));
@@ -284,7 +284,7 @@ TEST(DeviceOrder, AStreamCanWaitWhereNoThreadDoes) {
     StreamHold hold(rank.stream());
     const auto handle = rank.runtime().Submit(DeviceSum("x", rank, tensor, 3));
     ASSERT_TRUE(handle.ok()) << handle.status();
-    // OrderBefore returns although the device cannot have begun the operation.
+    // OrderBefore returns even though the device cannot have begun the operation.
     EXPECT_EQ((*handle)->OrderBefore((*other)->handle()), absl::OkStatus());
     EXPECT_TRUE((*handle)->launched());
     EXPECT_FALSE((*handle)->done());
@@ -299,7 +299,7 @@ TEST(DeviceOrder, AStreamCanWaitWhereNoThreadDoes) {
   });
 }
 
-// When the stream reads the result, the handle has been freed, and another result has been made.
+// By the time the stream reads the result, the handle has been freed, and another result has been made.
 TEST(DeviceOrder, AResultIsNotUsedAgainWhileAStreamThatWasOrderedReadsIt) {
   RunDeviceRanks({.size = 2}, [](DeviceRank& rank) {
     const DeviceTensor tensor(rank, std::vector<float>(3, Of(rank)));
@@ -384,9 +384,9 @@ TEST(DeviceOrder, ManyTensorsOfOneStreamAreWaitedForOnce) {
     step();
     const size_t new_buckets = buckets() - buckets_before;
     EXPECT_LT(new_buckets, kTensors);
-    // Ronda records one event per submission, and one event after each bucket.
+    // Ronda records one event per submission, and one event behind each bucket.
     EXPECT_EQ(rank.fake().recorded_events() - recorded, kTensors + new_buckets);
-    // For each bucket Ronda's stream waits once, and the trainer's stream once.
+    // For each bucket, Ronda's stream waits once, and so does the trainer's stream.
     EXPECT_EQ(rank.fake().awaited_events() - awaited, 2 * new_buckets);
   });
 }
@@ -471,7 +471,7 @@ TEST(DeviceMemoryUse, DoesNotGrowWithTheNumberOfSteps) {
     constexpr int kSteps = 100;
     for (int i = 0; i < kSteps; ++i) step();
     // On a busy machine, threads may release handles late, so a few more objects may be in use at once. If each step
-    // leaked an object, the count would grow by the number of steps.
+    // leaked an object, the count would grow with the number of steps.
     EXPECT_LE(rank.fake().allocations(), allocations + kSteps / 2);
     EXPECT_LE(rank.fake().created_events(), events + kSteps / 2);
     ASSERT_NE(SucceedOn(rank, Barrier("end")), nullptr);

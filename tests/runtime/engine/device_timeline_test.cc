@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Tests how a timeline shows the work of devices for each bucket, with times of the devices' own clocks.
+// Tests how a timeline shows the device work of each bucket, with times of the devices' own clocks.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -31,7 +31,7 @@ constexpr int kSteps = 12;           // the later ones have a locked schedule an
 
 double Microseconds(FlightTime time) { return absl::ToDoubleMicroseconds(time); }
 
-// Returns the spans in the row of a rank's device. Expects that the spans are sorted by time.
+// Returns the spans in the row of a rank's device, which must be sorted by time.
 std::vector<TraceEvent> DeviceSpans(const std::string& path, RankId rank) {
   const auto events = ReadTraceFile(PathOfRank(path, rank));
   EXPECT_TRUE(events.has_value());
@@ -74,7 +74,7 @@ void Step(DeviceRank& rank, std::deque<DeviceTensor>& tensors) {
   for (const auto& handle : *handles) EXPECT_EQ(handle->Wait(), absl::OkStatus());
 }
 
-// A profiler sees one range for each bucket that a rank gives to its device.
+// A profiler sees one range for each bucket that a rank enqueues on its device.
 TEST_P(DeviceTimeline, RangesOfTheHostAreNamedLikeTheSpans) {
   std::vector<std::string> ranges;
   std::barrier all_have_trained(kRanks);
@@ -90,8 +90,8 @@ TEST_P(DeviceTimeline, RangesOfTheHostAreNamedLikeTheSpans) {
   EXPECT_EQ(ranges, std::vector<std::string>(kRanks, "ALLREDUCE x0 and 2 more"));
 }
 
-// In the timeline, a bucket and its parts begin after the submission of its tensors, and end before the wait for the
-// tensors ends.
+// In the timeline, a bucket and its parts begin after the submission of its tensors, and end before the wait for them
+// ends.
 TEST_P(DeviceTimeline, BucketsLieBetweenSubmissionAndCompletion) {
   std::vector<std::vector<FlightTime>> times(kRanks);
   std::barrier all_have_trained(kRanks);

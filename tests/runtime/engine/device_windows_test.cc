@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Tests jobs whose buffers are symmetric windows of NCCL (RONDA_NCCL_WINDOWS).
+// Tests jobs whose buffers are symmetric NCCL windows (RONDA_NCCL_WINDOWS).
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -95,7 +95,7 @@ TEST_P(ExchangesWithRanks, AlltoallWithUnevenSplitsReturnsWhatEachHasSent) {
   RunRuntimes(size, [size](Runtime& runtime) {
     const int rank = runtime.topology().rank;
     for (int step = 0; step < 3; ++step) {
-      // Rank r sends (r + to + step) % 3 rows of the value 10 r + to to each rank `to`.
+      // Rank r sends (r + to + step) % 3 rows to each rank `to`, all with the value 10 r + to.
       const auto rows_between = [&](int from, int to) { return (from + to + step) % 3; };
       std::vector<float> input;
       std::vector<int64_t> splits;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Tests the executor's calls to the communicator for each set of participating ranks.
+// Tests which communicator calls the executor makes, for each set of participating ranks.
 #include "runtime/engine/executor.h"
 
 #include <gmock/gmock.h>
@@ -17,8 +17,8 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 
-// A fake of the communicator of rank 1 of four, which moves no data. The fake records the operation of each call, the
-// size of the group (0 for the job), and this rank's vote. A record also says whether the call has a buffer.
+// A fake of the communicator of rank 1 of four, which moves no data. For each call, it records the operation, the size
+// of the group (0 for the job), this rank's vote, and whether the call has a buffer.
 class RecordingCommunicator : public Communicator {
  public:
   RankId rank() const override { return 1; }
@@ -264,8 +264,8 @@ TEST_F(ExecutorTest, RankThatVetoesNeedsNoTensor) {
   EXPECT_THAT(flight_->Events(), IsEmpty()) << "nothing was begun";
 }
 
-// When the warning time of a vote has passed, the ranks go back to the negotiation. The deadline of the vote must be
-// later than the deadline of the negotiation.
+// When a vote's warning time has passed, the ranks go back to the negotiation. So the vote's deadline must be later
+// than the negotiation's.
 TEST_F(ExecutorTest, WaitsForVotesOutlastTheNegotiation) {
   executor_.set_limits({.warning = absl::InfiniteDuration(), .deadline = absl::Seconds(40)});
   Submit({.name = "x", .shape = {4}});

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Tests flags (runtime/step/flags.h) in a job whose steps repeat. The flags travel with the votes, and never unlock the
-// schedule.
+// Tests flags (runtime/step/flags.h) in a job whose steps repeat. The flags travel with the votes, and never cause an
+// unlock.
 #include "runtime/step/flags.h"
 
 #include <gmock/gmock.h>
@@ -32,12 +32,12 @@ struct Job {
   int size;
 };
 
-// A flag that a rank has asked for, whose answer is not yet known.
+// A flag that a rank has submitted, whose result is not known yet.
 struct Asked {
   std::unique_ptr<uint8_t> value;
   std::shared_ptr<Handle> handle;
 
-  // Waits for the ranks' answer.
+  // Waits for the result of the flag.
   int Answer() const {
     const absl::Status status = handle->Wait();
     EXPECT_TRUE(status.ok()) << status;
@@ -113,8 +113,8 @@ TEST_P(FlagsTest, MayBeAskedInSomeStepsOnly) {
   });
 }
 
-// Rank 0 asks before a step, and the other ranks ask after this step. So the flag travels with the votes of the next
-// step.
+// Rank 0 submits the flag before a step, and the other ranks submit it after this step. So the flag travels with the
+// votes of the next step.
 TEST_P(FlagsTest, WaitForTheRankThatAsksLast) {
   RunLocked([&](Runtime& runtime) {
     const bool is_first = runtime.topology().rank == 0;

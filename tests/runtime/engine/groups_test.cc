@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Tests groups of tensors, callbacks, and several submissions at once.
+// Tests groups of tensors, callbacks, and calls that submit several tensors.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -89,7 +89,7 @@ TEST(Groups, AreSubmittedWholeOrNotAtAll) {
   });
 }
 
-// If two groups of one name were in flight together, timing would decide which tensors belong to which group.
+// If two groups of the same name were in flight together, timing would decide which tensors belong to which group.
 TEST(Groups, OfOneNameAreNotInFlightTogether) {
   RunRuntimes(2, [](Runtime& runtime) {
     std::vector<std::vector<float>> data(2, std::vector<float>(2, 1.0f));
@@ -174,7 +174,7 @@ TEST(Callbacks, AreToldOfTheJobsFailure) {
     std::vector<float> data(3, 1.0f);
     if (rank == 0) {
       const auto handle = runtime->Submit(Sum("x", &data));
-      // Rank 1 may already have failed the job.
+      // The job may already have failed because of rank 1.
       if (!handle.ok()) return;
       ASSERT_TRUE((*handle)->OnCompletion([&](const absl::Status& failed) { status.set_value(failed); }).ok());
       EXPECT_THAT(std::string(status.get_future().get().message()), HasSubstr("tensor 'x': rank 1"));

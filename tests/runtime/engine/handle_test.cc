@@ -26,7 +26,7 @@ TEST(HandleTest, IsDoneOnceItIsComplete) {
   EXPECT_EQ(handle->Wait(), absl::UnavailableError("rank 1 died")) << "as often as one likes";
 }
 
-// A thread that sees that the handle is done also sees everything that the completing thread wrote earlier. Two threads
+// A thread that sees a handle as done must also see everything that the completing thread wrote before. Two threads
 // sleep until the handle is done, and one thread polls.
 TEST(HandleTest, ThreadThatSeesTheEndSeesTheResult) {
   constexpr int kRounds = 200;
@@ -86,7 +86,7 @@ TEST(HandleTest, CompletionMissesNoWaiterThatComesAtTheSameTime) {
   callbacks->Stop();
 }
 
-// A fake of the engine's steps. When a thread drives the engine, the step completes the handle.
+// A fake of the engine's steps, in which a thread that drives the engine completes the handle.
 class FakeEngine : public ProgressEngine::Steps {
  public:
   Progress Advance() override {

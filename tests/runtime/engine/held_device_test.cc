@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Tests jobs that fail while streams wait for operations of the job. These tests are a separate binary, because work on
-// a held device, and NCCL's communicators, stay until the process ends.
+// Tests jobs that fail while streams wait for operations of the job. These tests have their own binary, because work on
+// a held device, and NCCL's communicators, remain until the process ends.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -26,12 +26,12 @@ using ::testing::HasSubstr;
 constexpr int kRanks = 2;
 constexpr size_t kCount = 3;
 
-// Puts the sum of `tensor` on the rank's device, by the engine or over a lane.
+// Enqueues the sum of `tensor` on the rank's device, through the engine or a lane.
 using SubmitFn = std::function<absl::StatusOr<std::shared_ptr<Handle>>(DeviceRank& rank, const DeviceTensor& tensor)>;
 
-// Doubles a tensor of ones twice, in place. Rank 1 gives up when both ranks' streams wait for the second sum. The
-// devices carry out the second sum only when the runtimes are gone. If the failure or the shutdown released a stream
-// too early, the stream would find the first sum.
+// Doubles a tensor of ones twice, in place. Rank 1 gives up when both ranks' streams wait for the second sum, which the
+// devices carry out only after the runtimes have been destroyed. If the failure or the shutdown released a stream too
+// early, the stream would find the first sum.
 void ExpectThatStreamsWait(const SubmitFn& submit, const std::string& label) {
   std::barrier<> under_way(kRanks);
   std::atomic<int> held{0};

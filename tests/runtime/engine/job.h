@@ -25,7 +25,7 @@ namespace ronda::testing {
 void RunRuntimes(int size, const Runtime::Options& options, const std::function<void(Runtime& runtime)>& body);
 void RunRuntimes(int size, const std::function<void(Runtime& runtime)>& body);
 
-// Does the same as RunRuntimes, over any backend whose ranks can be threads.
+// Like RunRuntimes, over any backend whose ranks can be threads.
 void RunRuntimesOn(Backend backend, int size, const Runtime::Options& options,
                    const std::function<void(Runtime& runtime)>& body);
 
@@ -39,14 +39,14 @@ absl::StatusOr<std::vector<std::shared_ptr<Handle>>> SubmitAll(Runtime& runtime,
 // Submits and waits.
 absl::Status CarryOut(Runtime& runtime, Submission submission);
 
-// Waits for the operation and quickly advances the clock, which otherwise stands still. During the wait, only rank 0
+// Waits for the operation, while quickly advancing the clock, which otherwise stands still. Meanwhile, only rank 0
 // should have other operations with a deadline in flight, because the other ranks check whether rank 0 answers in time.
 absl::Status WaitAndAdvance(const Handle& handle, FakeClock* clock);
 
-// Submits and waits. Returns the handle after a success. After an error, fails the test and returns nullptr.
+// Submits and waits. Returns the handle if the operation succeeds. After an error, fails the test and returns nullptr.
 std::shared_ptr<Handle> Succeed(Runtime& runtime, Submission submission);
 
-// Returns the submission of a barrier of all ranks, or of a process set.
+// Returns the submission of a barrier of all ranks or of a process set.
 Submission Barrier(const std::string& name, ProcessSetId process_set = kGlobalProcessSet);
 
 Submission Join(ProcessSetId process_set = kGlobalProcessSet,
@@ -55,7 +55,7 @@ Submission Join(ProcessSetId process_set = kGlobalProcessSet,
 // Adds a process set, on all ranks.
 ProcessSetId AddSet(Runtime& runtime, std::vector<RankId> members);
 
-// Returns the elements of the result that the operation's handle holds.
+// Returns the elements of the result in the operation's handle.
 template <typename T>
 std::vector<T> Received(const Handle& handle, size_t row_elements = 1) {
   const OperationResult& result = handle.result();

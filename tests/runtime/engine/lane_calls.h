@@ -35,14 +35,14 @@ class Calls {
     return lane().Submit(&submission);
   }
 
-  // Makes the call, and makes the rank's stream wait for the call's result.
+  // Makes the call, and makes the rank's stream wait for its result.
   void MakeAndOrder(Submission submission) {
     const auto handle = Make(std::move(submission));
     ASSERT_EQ(handle.status(), absl::OkStatus());
     EXPECT_EQ((*handle)->OrderBefore(rank_.stream()), absl::OkStatus());
   }
 
-  // Makes the call, waits for the call's end, and returns its status.
+  // Makes the call, waits for it to finish, and returns its status.
   absl::Status StatusOf(Submission submission) { return StatusOf(Make(std::move(submission))); }
   static absl::Status StatusOf(const absl::StatusOr<std::shared_ptr<Handle>>& handle) {
     return handle.ok() ? (*handle)->Wait() : handle.status();

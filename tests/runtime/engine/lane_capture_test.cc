@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Tests calls of lanes that are captured into graphs. These tests are a separate binary, because work on a held device
-// stays until the process ends.
+// Tests lane calls that are captured into graphs. These tests have their own binary, because work on a held device
+// remains until the process ends.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -191,9 +191,9 @@ TEST(LaneCapture, LaunchesThatEndDoNotReachTheDeadline) {
   });
 }
 
-// Runs a job that fails, in which both ranks have captured a sum of a tensor of ones, and rank 0 launches it. Both
-// ranks run `body`. When the runtimes are gone, rank 1 launches the graph too, so that the device of rank 0 becomes
-// free.
+// Runs a job that fails. Both ranks have captured a sum of a tensor of ones, and rank 0 has launched its graph. Both
+// ranks run `body`. After the runtimes have been destroyed, rank 1 also launches its graph, so that the device of rank
+// 0 becomes free.
 void FailWithGraphs(const std::string& why, const std::function<void(DeviceRank& rank)>& body) {
   std::atomic<int> held{0};
   Runtime::Options options;
@@ -244,7 +244,7 @@ TEST(LaneCapture, RanksThatCaptureDifferentCallsGetBoth) {
   RunDeviceRanks({.size = kRanks, .expects_failure = true}, [](DeviceRank& rank) {
     Calls calls(rank);
     const DeviceTensor& tensor = rank.Keep(Floats(1));
-    // The first sum of each kind would wait for the other rank.
+    // The first sum of each kind waits for the other rank, so it must not be captured.
     calls.MakeAndOrder(Sum(rank, tensor));
     Submission product = Sum(rank, tensor);
     product.request.reduction = Reduction::kProduct;

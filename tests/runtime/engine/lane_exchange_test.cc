@@ -27,7 +27,7 @@ using ::testing::Each;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-// Returns an exchange of floats between two adjacent buffers, with these numbers of elements to and from each rank.
+// Returns an exchange of floats between two adjacent buffers, with these element counts to and from each rank.
 LaneExchange Alltoall(DeviceRank& rank, const DeviceTensor& input, const std::vector<size_t>& sends,
                       const DeviceTensor& output, const std::vector<size_t>& receives) {
   LaneExchange exchange = {.op = OpType::kAlltoall, .dtype = DType::kFloat32, .stream = rank.stream()};
@@ -132,7 +132,7 @@ TEST(LaneExchange, CallsOfTheLaneBeforeAndAfterKeepTheirOrder) {
   });
 }
 
-// Makes the exchange, and returns the failure of the job, which may come after the end of the exchange.
+// Makes the exchange, and returns the failure of the job, which may come only after the exchange has ended.
 absl::Status FailureAfter(DeviceRank& rank, Calls& calls, const LaneExchange& exchange) {
   const absl::Status status = Calls::StatusOf(calls.lane().Exchange(exchange));
   if (!status.ok()) return status;
@@ -157,7 +157,7 @@ TEST(LaneExchange, CountsThatDifferAreReportedWithBothNumbers) {
   }
 }
 
-// Rank 0's send ends, because it fits into NCCL's buffers. Rank 1 has nothing to do.
+// Rank 0's send finishes, because the data fits into NCCL's buffers. Rank 1 has nothing to do.
 TEST(LaneExchange, CountsThatDifferFailTheJobThoughNoDeviceWaits) {
   RunDeviceRanks({.size = 2, .expects_failure = true}, [](DeviceRank& rank) {
     Calls calls(rank);
@@ -230,7 +230,7 @@ TEST(LaneExchange, WrongPartsAreRefusedBeforeTheCall) {
   });
 }
 
-// Returns the texts for parts with these counts.
+// Returns the texts for parts with these element counts.
 std::vector<FlightEvent> EventsOf(const std::vector<size_t>& counts) {
   std::vector<DirectPart> parts;
   for (const size_t count : counts) parts.push_back({.count = count});

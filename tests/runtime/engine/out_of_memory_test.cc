@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Tests that a lack of memory is reported, and that no operation is left half done. The file replaces the global
+// Tests that running out of memory is reported, and leaves no operation half done. The file replaces the global
 // operator new, so that a test can make allocations fail.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -19,8 +19,7 @@
 
 namespace {
 
-// The number of this thread's allocations that still succeed. All later allocations fail. If the number is negative, no
-// allocation fails.
+// How many more allocations of this thread succeed before all later ones fail. If negative, no allocation fails.
 thread_local int countdown = -1;
 
 // Allocations of at least `limit` bytes fail in threads whose variable `exempt` is false.
@@ -58,7 +57,7 @@ void operator delete[](void* memory, size_t) noexcept { std::free(memory); }
 void operator delete(void* memory, const std::nothrow_t&) noexcept { std::free(memory); }
 void operator delete[](void* memory, const std::nothrow_t&) noexcept { std::free(memory); }
 
-// Turns off the check for leaks, because an engine that has run out of memory does not free its state.
+// Turns off leak checking, because an engine that has run out of memory does not free its state.
 extern "C" __attribute__((visibility("default"))) int __lsan_is_turned_off() { return 1; }
 
 namespace ronda {
@@ -71,8 +70,8 @@ using ::testing::HasSubstr;
 
 constexpr size_t kLarge = size_t{1} << 20;
 
-// Repeats `submit` until it succeeds. In the first call all allocations fail, in the second call all except the first,
-// and so on. Returns how many calls failed.
+// Repeats `submit` until it succeeds. In the first call all allocations fail, in the second call all but the first, and
+// so on. Returns how many calls failed.
 template <typename Submit>
 int FailEveryAllocationOf(const Submit& submit) {
   for (int allocation = 0;; ++allocation) {
@@ -134,8 +133,8 @@ TEST(OutOfMemory, GroupIsSubmittedWholeOrNotAtAll) {
   });
 }
 
-// Submits with enough memory, then waits without enough memory. The background thread or this thread carries out the
-// operation, but neither thread can make a large allocation.
+// Submits with enough memory, then waits without enough. The background thread or this thread carries out the
+// operation, but neither can make a large allocation.
 absl::Status CarryOut(Runtime& runtime, const Submission& submission) {
   const auto handle = runtime.Submit(submission);
   if (!handle.ok()) return handle.status();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Tests joins, and process sets that are added and removed, with runtimes of two to four ranks.
+// Tests joins, and adding and removing process sets, with runtimes of two to four ranks.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -69,15 +69,15 @@ class ProgressEngineTest : public ::testing::Test {
 
   bool AllDone() const { return steps_.left == 0; }
 
-  // Submits a tensor, which needs one step, and waits for it.
+  // Submits a tensor that needs one step, and waits for it.
   void SubmitAndWait() {
     steps_.left = 1;
     progress_.OnSubmission(clock_.Now());
     progress_.Await([&] { return AllDone(); }, [] { ADD_FAILURE() << "blocks"; });
   }
 
-  // Submits ten tensors, and waits for each one right after its submission. After ten such tensors, the engine expects
-  // that the program waits right after each submission.
+  // Submits ten tensors, and waits for each of them right after submitting it. From then on, the engine expects the
+  // program to do so.
   void WaitAtOnceRepeatedly() {
     for (int i = 0; i < 10; ++i) SubmitAndWait();
     progress_.DriveUntilIdle();
@@ -248,8 +248,8 @@ TEST_F(ProgressEngineTest, NoteLeftBeforeAStepDoesNotRing) {
   EXPECT_EQ(steps_.rung, 0) << "the step has done what it came for";
 }
 
-// While blocking calls follow each other quickly, the background thread must sleep. If each call woke the background
-// thread, the thread would find the next call already in progress each time.
+// While blocking calls quickly follow one another, the background thread must sleep. If each call woke it, it would
+// find the next call already in progress each time.
 TEST_F(ProgressEngineTest, BlockingCallsInARowLetTheBackgroundThreadSleep) {
   progress_.DriveUntilIdle();
   const auto call_and_meet_background_thread = [&] {
@@ -259,7 +259,7 @@ TEST_F(ProgressEngineTest, BlockingCallsInARowLetTheBackgroundThreadSleep) {
   };
   call_and_meet_background_thread();
   EXPECT_EQ(steps_.rung, 1) << "the program may do something else now";
-  // Two calls follow each other quickly, unless the system takes this thread off its core between them.
+  // The two calls follow each other quickly, unless the system preempts this thread between them.
   for (int rung = 0; rung != steps_.rung;) {
     rung = steps_.rung;
     call_and_meet_background_thread();

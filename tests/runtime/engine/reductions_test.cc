@@ -175,7 +175,7 @@ TEST(Reductions, SubsetsReduceAmongThemselves) {
     const int rank = runtime.topology().rank;
     const ProcessSetId odd = AddSet(runtime, {1, 3});
     const ProcessSetId low = AddSet(runtime, {0, 1, 2});
-    // The two process sets have tensors of the same name in flight at the same time.
+    // The two process sets have tensors of the same name in flight at once.
     std::vector<std::shared_ptr<Handle>> handles;
     std::vector<float> in_odd(3, static_cast<float>(rank));
     std::vector<float> in_low(3, static_cast<float>(rank));
@@ -252,7 +252,7 @@ TEST(Reductions, OverflowOfASubsetIsTheSubsetsBusiness) {
   });
 }
 
-// Adds up the gradients of many steps. Returns the largest error of the sum, relative to the exact sum.
+// Adds up the gradients of many steps, and returns the largest error of the sum relative to the exact sum.
 float DriftAfter(int steps, WireFormat wire, Submission::ErrorFeedback feedback) {
   constexpr size_t kCount = 300;
   std::atomic<float> drift{0};

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Tests programs that run well with a locked schedule, and programs that do not. Some programs submit tensors one after
-// the other. Some programs have threads at different paces. Some programs have operations that the rest of the job must
-// not delay.
+// Tests programs that run well with a locked schedule, and programs that do not: programs that submit tensors one after
+// another, programs with threads at different paces, and programs with operations that the rest of the job must not
+// delay.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -37,8 +37,8 @@ uint64_t BucketsOf(const Runtime& runtime) {
   return statistics.buckets_agreed + statistics.buckets_scheduled;
 }
 
-// Waits until another bucket has been carried out or a schedule has begun. The function only reads counters, so the
-// engine does not notice that the program waits.
+// Waits until another bucket has been carried out or a schedule has begun. Only reads counters, so the engine does not
+// notice that the program waits.
 void AwaitBucketUnnoticed(const Runtime& runtime, uint64_t before) {
   while (BucketsOf(runtime) == before && runtime.statistics().schedules_begun == 0) std::this_thread::yield();
 }

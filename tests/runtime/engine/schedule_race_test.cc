@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Tests races of messages about a schedule. The test holds back a list that begins a schedule, until another rank has
-// unlocked the schedule. So the list and the message about the unlock arrive together, although the list was sent long
-// before.
+// Tests races between messages about a schedule. The test holds back a list that begins a schedule until another rank
+// has unlocked the schedule. So the list and the message about the unlock arrive together, although the list was sent
+// long before.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -31,7 +31,7 @@ using ::ronda::testing::Sum;
 using ::testing::Each;
 
 constexpr int kRanks = 2;
-// After kSteps equal steps, the response list of the last step begins a schedule.
+// After kSteps equal steps, the last step's response list begins a schedule.
 constexpr int kSteps = 5;
 const Tunables kTunables = {.lock_after = kSteps - 1};
 
@@ -49,14 +49,15 @@ bool WasSentAfterSchedule(const ControlMessage& report) {
   return decoded.ok() && decoded->schedule > 0;
 }
 
-// Returns whether a rank has sent a report after it unlocked the schedule.
+// Returns whether a rank has sent a report after unlocking the schedule.
 bool HasReportAfterSchedule(const Inbox& inbox) {
   return std::any_of(inbox.to_coordinator.begin(), inbox.to_coordinator.end(), WasSentAfterSchedule);
 }
 
 bool HasListAfterSchedule(const Inbox& inbox) { return !BeginsSchedule(inbox.broadcasts.back()); }
 
-// Holds back the list that begins the first schedule, and all later messages, until `enough` returns true for them.
+// Holds back the list that begins the first schedule, and all later messages, until `enough` returns true for the
+// messages held back.
 class HoldsScheduleBack : public ForwardingControlPlane {
  public:
   using Predicate = std::function<bool(const Inbox&)>;
@@ -90,7 +91,7 @@ class HoldsScheduleBack : public ForwardingControlPlane {
 };
 
 // Runs a job in which the rank `late` begins the first schedule only when `enough` returns true for its messages. The
-// job uses shared memory, where a rank that vetoes does not wait for other ranks.
+// job uses shared memory, where a rank that vetoes does not wait for the other ranks.
 void RunWithLate(RankId late, const HoldsScheduleBack::Predicate& enough,
                  const std::function<void(Runtime& runtime)>& body) {
   std::vector<Transport> transports = testing::ConnectRanks(Backend::kShm, {.size = kRanks});

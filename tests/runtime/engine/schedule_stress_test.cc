@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Tests jobs that repeat their steps a random number of times. Between the steps there are other operations, which each
-// rank begins at a random moment. All operations must have the right results, inside and outside of locked schedules,
-// and while autotune tries settings.
+// Tests jobs that repeat their steps a random number of times. Between the steps there are other operations, each of
+// which every rank starts at a random moment. All operations must have the right results, inside and outside of locked
+// schedules, and while autotune tries settings.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -44,8 +44,8 @@ struct Tensor {
   enum class Kind { kSum, kBroadcast } kind = Kind::kSum;
 };
 
-// Operations that a rank submits in addition to the steps, alone or together with other ranks. The struct has the
-// submissions, their buffers, and the expected final values. A rank that takes no part has no submissions.
+// Operations that a rank submits in addition to the steps, alone or together with other ranks, with their buffers and
+// the expected final values. A rank that takes no part has no submissions.
 struct Extra {
   std::vector<Submission> submissions;
   std::vector<std::unique_ptr<std::vector<float>>> buffers;
@@ -68,8 +68,8 @@ struct Extra {
   }
 };
 
-// The program of one rank. All ranks get the same random numbers from Common(), so that they make the same choices,
-// even for operations in which they take no part. Own() returns random numbers that only this rank gets.
+// The program of one rank. Common() returns the same random numbers on all ranks, so that they make the same choices,
+// even about operations in which they take no part. Own() returns random numbers for this rank alone.
 class RandomTrainer {
  public:
   RandomTrainer(Runtime& runtime, uint32_t seed)
@@ -99,7 +99,7 @@ class RandomTrainer {
     return step;
   }
 
-  // Repeats a random step. If there is also an Extra, each rank submits it at a random repetition of its own.
+  // Repeats a random step. If there is an Extra, each rank submits it at a random repetition of its own.
   void RepeatSteps() {
     const std::vector<Tensor> step = RandomStep();
     const int times = 1 + Common(40);
@@ -265,7 +265,7 @@ class RandomTrainer {
     }
   }
 
-  // The rank `last` makes one step more than the other ranks, which join.
+  // The rank `last` makes one more step than the other ranks, which join.
   void JoinBut(int last) {
     if (rank() == last) {
       std::vector<float> data(3, 1.0f);
@@ -334,7 +334,7 @@ std::string NameOf(const ::testing::TestParamInfo<Job>& info) {
   return absl::StrCat(Name(info.param.backend), "_", info.param.size, info.param.is_tuned() ? "_tuned" : "");
 }
 
-// Counts of events on all ranks of a job.
+// Counts of events, over all ranks of a job.
 struct Counts {
   std::atomic<uint64_t> rounds{0};
   std::atomic<uint64_t> left{0};

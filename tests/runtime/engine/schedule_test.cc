@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Tests the locked schedule from a trainer's view, in jobs that repeat their steps, and in jobs that stop repeating
-// their steps.
+// Tests the locked schedule from a trainer's point of view, in jobs that repeat their steps, and in jobs that stop
+// repeating them.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -38,7 +38,7 @@ using ::testing::Each;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-// A number of steps in which the job locks a schedule, and carries it out.
+// A number of steps after which the job has locked a schedule and carried it out.
 constexpr int kSteps = 12;
 
 struct Job {
@@ -93,8 +93,8 @@ uint64_t MessagesOf(const Statistics& statistics) {
 
 class ScheduleTest : public ::testing::TestWithParam<Job> {
  protected:
-  // Makes each rank wait for all other ranks. Without this wait, the next step of one rank could unlock the schedule
-  // while other ranks still check that it is locked.
+  // Makes each rank wait for all other ranks. Otherwise, the next step of one rank could unlock the schedule while
+  // other ranks still check that it is locked.
   void Meet() { meeting_.arrive_and_wait(); }
 
   void Run(const std::function<void(Runtime& runtime)>& body, const Runtime::Options& options = {}) {
@@ -271,8 +271,7 @@ TEST_P(ScheduleTest, ShutdownCompletesPartsOfABucket) {
   });
 }
 
-// At first the program submits all tensors before it waits. In later steps the program submits "b" only when "a" is
-// complete.
+// At first the program submits all tensors before it waits. Later it submits "b" only when "a" is complete.
 TEST_P(ScheduleTest, ProgramThatChangesItsWaysIsNotHeldUp) {
   Run([&](Runtime& runtime) {
     Step step({"a", "b"});
@@ -287,7 +286,7 @@ TEST_P(ScheduleTest, ProgramThatChangesItsWaysIsNotHeldUp) {
   });
 }
 
-// The program polls instead of sleeping until "a" is complete, so the engine waits longer before it unlocks.
+// The program polls instead of sleeping until "a" is complete, so the engine takes longer to unlock.
 TEST_P(ScheduleTest, ProgramThatPollsIsNotHeldUpForLong) {
   FakeClock clock;
   Run(
@@ -319,7 +318,7 @@ TEST_P(ScheduleTest, FailureOfOneRankReachesTheOthersInABucket) {
   });
 }
 
-// If a rank never submits, the other ranks go back to the negotiation, which names this rank. The job continues.
+// If a rank never submits, the other ranks return to the negotiation, which names the missing rank. The job continues.
 TEST_P(ScheduleTest, RankThatStopsSubmittingIsNamedWithTheTensor) {
   if (GetParam().size == 1) GTEST_SKIP() << "no rank is late";
   std::atomic<int> expired{0};
@@ -422,7 +421,7 @@ TEST_P(ScheduleTest, HandlesMayOutliveTheRuntime) {
   for (const auto& handle : handles) EXPECT_TRUE(handle->Wait().ok());
 }
 
-// Each waiting thread drives the progress engine, or lets another thread drive it.
+// Each waiting thread drives the progress engine, or lets another thread do so.
 TEST_P(ScheduleTest, ManyThreadsMayWait) {
   Run([&](Runtime& runtime) {
     std::vector<std::thread> threads;

@@ -268,8 +268,8 @@ TEST_F(TensorQueueTest, NamesMayComeAgainInAnyOrder) {
   }
 }
 
-// The queue gets more names than it can keep, and forgets the least recently used name. If a tensor of the forgotten
-// name is submitted again, the queue treats its name as new.
+// The queue gets more names than it can keep, and forgets the least recently used one. If that name is submitted again,
+// the queue treats it as new.
 TEST_F(TensorQueueTest, NamesThatAreNotUsedAnyMoreAreForgotten) {
   for (size_t i = 0; i < 2 * TensorQueue::kMaxIdle; ++i) {
     const std::string name = absl::StrCat("step", i);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Tests the timelines that jobs write, which have the engine's events in each rank's file.
+// Tests the timelines that jobs write: each rank's file has the engine's events.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -24,12 +24,12 @@ using ::testing::IsSupersetOf;
 using ::testing::Not;
 using ::testing::SizeIs;
 
-// A number of steps in which the job locks a schedule, and carries it out.
+// A number of steps after which the job has locked a schedule and carried it out.
 constexpr int kSteps = 12;
 
 std::string Path(const std::string& name) { return ::testing::TempDir() + name; }
 
-// Reads a rank's file. Expects a trace in which no two spans overlap, unless one contains the other.
+// Reads a rank's file, which must be a trace in which any two overlapping spans are nested.
 std::vector<TraceEvent> Read(const std::string& path, RankId rank) {
   const auto events = ReadTraceFile(PathOfRank(path, rank));
   EXPECT_TRUE(events.has_value()) << "rank " << rank;

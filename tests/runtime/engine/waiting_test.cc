@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Tests the limits of waits, and the events that the flight recorder keeps.
+// Tests the time limits of waits, and the events that the flight recorder keeps.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -72,7 +72,7 @@ TEST(Limits, JoinMayLastAsLongAsOthersAreActive) {
     for (int step = 0; step < 10 && runtime.topology().rank == 1; ++step) {
       std::vector<float> data(3, 1.0f);
       Submission submission = Sum("x", &data);
-      // The operation may have to wait until rank 0 has joined.
+      // The operation may have to wait for rank 0 to join.
       submission.request.limits = WaitLimits{.deadline = absl::InfiniteDuration()};
       Succeed(runtime, submission);
       // Each advance is shorter than half of the deadline, because rank 0 may count two advances as one wait.
@@ -90,8 +90,7 @@ TEST(Limits, RankZeroThatNeverAnswersIsNamedWithWhatItDidLast) {
   std::vector<float> data(3, 1.0f);
   const auto handle = runtime->Submit(Sum("x", &data));
   ASSERT_TRUE(handle.ok());
-  // Advances the clock several times, because the wait is counted only after the background thread has taken the
-  // tensor.
+  // Advances the clock several times, because the wait begins only when the background thread has taken the tensor.
   while (!(*handle)->done()) {
     clock.Advance(absl::Minutes(10));
     std::this_thread::yield();
@@ -102,7 +101,7 @@ TEST(Limits, RankZeroThatNeverAnswersIsNamedWithWhatItDidLast) {
   EXPECT_THAT(std::string((*handle)->Wait().message()), HasSubstr("started broadcast 'weights' (400 bytes)"));
 }
 
-// Redirects standard error while the object exists, so that a test can read what is written.
+// While this object exists, redirects standard error, so that a test can read what is written.
 class ErrorReader {
  public:
   ErrorReader() : original_(dup(STDERR_FILENO)) {
@@ -117,7 +116,7 @@ class ErrorReader {
     close(read_end_);
   }
 
-  // Blocks until `text` has been written. Returns everything that was written until then.
+  // Blocks until `text` has been written, and returns everything written so far.
   std::string ReadUntil(const std::string& text) {
     std::string all;
     char buffer[4096];
@@ -163,7 +162,7 @@ std::vector<FlightKind> KindsOf(const FlightRecorder& recorder, const std::strin
   return kinds;
 }
 
-// A communicator whose reductions return only after a signal of the test.
+// A communicator whose reductions return only when the test signals them.
 class Dawdler : public Communicator {
  public:
   Dawdler(std::unique_ptr<Communicator> communicator, std::shared_future<void> go_on)

@@ -28,7 +28,7 @@ using testing::ForkedChild;
 
 constexpr FlightTime kNoon = absl::Hours(12);
 
-// Returns the sequence number of slot i in memory. Peers in other processes rely on the layout of the memory.
+// Returns the sequence number of slot i in memory. Peers in other processes rely on this memory layout.
 uint64_t* SequenceOf(FlightRecorder& recorder, int i) {
   constexpr size_t kHeaderBytes = 64;
   constexpr size_t kSlotBytes = 128;
@@ -38,7 +38,7 @@ uint64_t* SequenceOf(FlightRecorder& recorder, int i) {
 
 class FlightRecorderTest : public ::testing::Test {
  protected:
-  // Records an event with n in each of its fields.
+  // Records an event with n in each field.
   static void RecordNth(FlightRecorder& recorder, uint64_t n) {
     recorder.Record(FlightKind::kStarted, OpType::kAllgather, absl::StrCat("tensor ", n), n, absl::Nanoseconds(n));
   }
@@ -97,7 +97,7 @@ TEST_F(FlightRecorderTest, LongNamesAreCutBetweenCharacters) {
   const std::string ascii(FlightRecorder::kNameBytes + 1, 'x');
   recorder_->Record(FlightKind::kStarted, OpType::kAllreduce, ascii, 0);
   EXPECT_EQ(recorder_->Last()->name, ascii.substr(0, FlightRecorder::kNameBytes));
-  // The limit of the name lies between the two bytes of a character, an e with an accent.
+  // The maximum length of the name falls between the two bytes of a character, an e with an accent.
   const std::string before(FlightRecorder::kNameBytes - 1, 'x');
   recorder_->Record(FlightKind::kStarted, OpType::kAllreduce, before + "\xc3\xa9", 0);
   EXPECT_EQ(recorder_->Last()->name, before);
@@ -117,7 +117,7 @@ TEST_F(FlightRecorderTest, AWriterThatIsAWholeRoundLateIsNotWaitedFor) {
   RecordNth(*recorder_, 0);
   *SequenceOf(*recorder_, 0) -= 1;
   for (uint64_t n = 1; n <= FlightRecorder::kEvents; ++n) RecordNth(*recorder_, n);
-  // The event whose slot was not free is missing among the last events.
+  // The event whose slot was not free is missing from the last events.
   const std::vector<FlightEvent> events = recorder_->Events();
   ASSERT_EQ(events.size(), FlightRecorder::kEvents - 1);
   EXPECT_EQ(events.back().bytes, FlightRecorder::kEvents - 1);
@@ -170,7 +170,7 @@ TEST_F(FlightRecorderTest, SeveralWritersAndAReaderDoNotMixEventsUp) {
   EXPECT_GE(recorder_->Events().size(), FlightRecorder::kEvents - kWriters);
 }
 
-// Tests a process that records events without end, in memory that it shares with this process.
+// Tests a process that endlessly records events, in memory that it shares with this process.
 class RecordingProcessTest : public FlightRecorderTest {
  protected:
   void Run(int signal, int wait_options) {
@@ -185,8 +185,8 @@ class RecordingProcessTest : public FlightRecorderTest {
     });
     child.WaitUntilReady();
     child.Kill(signal);
-    // In a job, the parent of a rank is not one of its peers. In this test the parent acts as the peer, because only a
-    // parent can wait until the signal has taken effect.
+    // In a job, the parent of a rank is not one of its peers. Here the parent acts as the peer, because only a parent
+    // can wait until the signal has taken effect.
     siginfo_t info;
     ASSERT_EQ(waitid(P_PID, static_cast<id_t>(child.pid()), &info, wait_options | WNOWAIT), 0);
     const std::vector<FlightEvent> events = board.Of(0).Events();

@@ -25,7 +25,7 @@ namespace {
 
 using testing::ForkedChild;
 
-// A child process that does nothing until it is killed, with the description that its peers have of it.
+// A child process that does nothing until it is killed, with its description as a peer.
 class Peer {
  public:
   Peer()
@@ -33,7 +33,7 @@ class Peer {
           pause();
           return std::string();
         }) {
-    // In a job, the child would send this description of itself to its peers.
+    // In a job, the child would send this description to its peers.
     process_ = {.pid = child_.pid(), .start_time = StartTimeOf(child_.pid())};
   }
 
@@ -146,7 +146,7 @@ TEST_P(PeerMonitorTest, StopsWhileItsPeersLive) {
   EXPECT_TRUE(IsAlive(peer.process()));
 }
 
-// Closes descriptors as closefrom() does, in a program that has peers.
+// Closes descriptors like closefrom(), in a program that has peers.
 TEST_P(PeerMonitorTest, AProgramThatClosesAllDescriptorsStillHearsOfEndsAndCanStop) {
   Peer first;
   Peer second;

@@ -91,7 +91,7 @@ TEST_F(RankRequestTest, PathHasToBeOneForEachProcess) {
   EXPECT_FALSE(HasRequest(*words_));
 }
 
-// Any process of the same user may write into the memory, so it may contain any bytes.
+// Any process of the same user may write to the memory, so it may contain any bytes.
 TEST_F(RankRequestTest, WordsThatAreNoRequestAreAnsweredWithAnError) {
   words_->kind = 77;
   words_->number = 5;

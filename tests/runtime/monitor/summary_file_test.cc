@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Tests summaries of ranks in this process, which creates the file itself, as a launcher does.
+// Tests summaries of ranks in this process, which creates the summary file itself, as a launcher does.
 #include "runtime/monitor/summary_file.h"
 
 #include <gmock/gmock.h>

@@ -49,7 +49,7 @@ TEST_F(WaitWatchTest, WarnsOnceAndThenWaitsForTheDeadline) {
   EXPECT_GT(watch.UntilNextCheck(), absl::Hours(1));
 }
 
-// Ranks that wait for this rank learn from the recorded event that this rank also waits.
+// From the recorded event, ranks that wait for this rank learn that it also waits.
 TEST_F(WaitWatchTest, RecordsThatThisRankWaits) {
   ::testing::internal::CaptureStderr();
   const RunningCollective running = WithLimits({.warning = absl::ZeroDuration()});

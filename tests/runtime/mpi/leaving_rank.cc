@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// A rank whose job has failed: leaving_rank PLUGIN. The rank must end although the other rank never calls MPI_Finalize.
+// A rank whose job has failed: leaving_rank PLUGIN. It must end even though the other rank never calls MPI_Finalize.
 #include <unistd.h>
 
 #include <cstdio>
@@ -28,7 +28,7 @@ int Run(const char* plugin) {
   session->reset();
   std::printf(is_refused ? "left\n" : "FAILED\n");
   std::fflush(stdout);
-  // Rank 1 never calls MPI_Finalize. If rank 0 waited for rank 1, rank 0 would never end.
+  // Rank 1 never calls MPI_Finalize. If rank 0 waited for it, rank 0 would never end.
   while (!is_rank0) pause();
   return 0;
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The program of each rank of mpirun_test: mpi_ranks PLUGIN open_mpi|mpich SEED [gtest's arguments].
+// The program that each rank of mpirun_test runs: mpi_ranks PLUGIN open_mpi|mpich SEED [gtest's arguments].
 #include <gtest/gtest.h>
 
 #include <cstdio>
@@ -19,7 +19,7 @@
 namespace ronda::testing {
 namespace {
 
-// The state that all tests of the process share, because MPI can start and end only once.
+// State that all tests of the process share, because MPI can be started and ended only once.
 struct Program {
   std::shared_ptr<MpiSession> session;
   uint64_t seed = 0;
@@ -134,8 +134,8 @@ TEST(MessageCommunicatorRanks, OperationsDoNotDisturbEachOther) {
 TEST(MessageCommunicatorRanks, VotesReachAll) { CheckVotes(Self().seed, *ConnectCommunicator()); }
 
 int Main(int argc, char** argv) {
-  // For the test that starts the ranks, Bazel sets variables that name the cases to run and the files to write. A rank
-  // must not read these variables.
+  // Bazel sets variables for the test that starts the ranks, which name the cases to run and the files to write. A rank
+  // must not read them.
   for (const char* variable : {"GTEST_TOTAL_SHARDS", "GTEST_SHARD_INDEX", "TEST_PREMATURE_EXIT_FILE",
                                "TEST_SHARD_STATUS_FILE", "XML_OUTPUT_FILE"}) {
     unsetenv(variable);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Tests the search for the MPI plugin, and the errors of this search.
+// Tests the search for the MPI plugin, and its errors.
 #include "runtime/mpi/mpi_session.h"
 
 #include <gtest/gtest.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Tests messages and collectives over each installed MPI. The MPI's own launcher starts the ranks.
+// Tests messages and collectives over each installed MPI. The launcher of the MPI starts the ranks.
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -67,8 +67,7 @@ TEST_P(OwnMpiTest, ProgramThatInitializesMpiItselfKeepsIt) {
   EXPECT_EQ(result.exit_code, 0) << result.output;
 }
 
-// One of the two ranks does not exit. When the other rank has ended without MPI_Finalize, mpirun kills the remaining
-// rank.
+// One of the two ranks does not exit. mpirun kills it when the other one has ended without MPI_Finalize.
 TEST(LeavingTest, RankOfAFailedJobEndsWithoutTheOthers) {
   if (!HasMpirun(MpiFlavor::kOpenMpi)) GTEST_SKIP() << "its mpirun is not installed";
   const ProcessResult result = RunUnderMpirun(

@@ -10,7 +10,7 @@ namespace {
 
 using ::testing::ElementsAre;
 
-// Returns the ids of the tensors in each bucket of the plan. The tensors have the ids 1, 2, ... in the order of
+// Returns the ids of the tensors in each bucket of the plan. The tensors get the ids 1, 2, ... in the order of
 // `requests`.
 std::vector<std::vector<CacheId>> Plan(size_t threshold, std::vector<TensorRequest> requests) {
   std::vector<Agreed> agreed;

@@ -38,7 +38,7 @@ RankReport SomeReport() {
   return report;
 }
 
-// Returns a request with a value in each field that some operation uses.
+// Returns a request with a value in every field that any operation uses.
 TensorRequest Everything() {
   return {.name = "all",
           .process_set = 3,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Runs simulations of whole jobs, each from a seed that a failure prints. simulation.h lists the checks.
+// Runs simulations of whole jobs, each from a seed, which a failure prints. simulation.h lists the checks.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -62,7 +62,7 @@ inline CacheId IdOf(const ResponseList& list, size_t bucket) {
   return std::get<CacheId>(list.buckets.at(bucket).executions.at(0));
 }
 
-// A negotiator for tests, to which a test gives a rank's report in one line of code. It fuses nothing.
+// A negotiator for tests, to which a test can pass a report in one line of code. It fuses nothing.
 class NegotiatorDriver {
  public:
   explicit NegotiatorDriver(int world_size, size_t cache_capacity = 1024)

@@ -129,8 +129,8 @@ TEST(Group, JoinBetweenItsTensorsKeepsEachOnesRanks) {
   EXPECT_EQ(Spelled(list, 2).request.op, OpType::kJoin);
 }
 
-// All tensors of the group fail, whichever rank submits first. If only one tensor failed, another tensor would wait for
-// a rank that never submits it.
+// All tensors of the group fail, whichever rank submits first. If only one of them failed, the others would wait for a
+// rank that never submits them.
 TEST(Group, TensorThatIsInAGroupOnSomeRanksOnlyFailsTheGroup) {
   const TensorRequest alone = Allreduce("g.1");
   for (const bool group_comes_first : {true, false}) {

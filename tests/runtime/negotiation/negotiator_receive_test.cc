@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Tests receives that take messages in the order of their arrival.
+// Tests receives that take messages in the order of arrival.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -20,7 +20,7 @@ using ::testing::SizeIs;
 
 constexpr RankId kReceiver = 0;
 
-// Returns the request for message `number` from the rank `from` to the receiver. Both ranks submit this request.
+// Returns the request for message `number` from rank `from` to the receiver, which both ranks submit.
 TensorRequest Message(RankId from, int number, absl::string_view tag = "7", Shape shape = {2}) {
   return {.name = absl::StrCat(ChannelName(from, kReceiver, tag), "/", number),
           .op = OpType::kSendRecv,
@@ -68,8 +68,8 @@ TEST(NegotiatorReceive, TakesMessagesOfOneSenderInTheirOrder) {
     for (RankId rank : {0, 1}) negotiator.Submit(rank, {Message(1, number)});
   }
   negotiator.Responses();
-  // A report lists ids in ascending order, so the negotiator must order the messages by their numbers, which begin
-  // again after 63.
+  // A report lists ids in ascending order, so the negotiator must order the messages by their numbers, which start
+  // again at 0 after 63.
   negotiator.Receive(1, {.cached = {1, 2}, .requests = {Message(1, 1)}});
   for (int number : {63, 0, 1}) {
     negotiator.Submit(kReceiver, {ReceiveFromAny(number)});
@@ -151,7 +151,7 @@ TEST(NegotiatorReceive, NamesAllThatCouldSendAtTheDeadline) {
                                       HasSubstr("missing: rank 1"), HasSubstr("rank 2")));
   negotiator->Fail(findings[0].tensor, absl::DeadlineExceededError(findings[0].text));
   EXPECT_EQ(negotiator.Responses().errors.at(0).ranks, std::vector<RankId>{kReceiver});
-  // The message comes too late for the first receive, so the next receive takes it.
+  // The message comes too late for the first receive, so the next one takes it.
   negotiator.Submit(1, {Message(1, 0)});
   EXPECT_TRUE(negotiator.Responses().empty());
   negotiator.Submit(kReceiver, {ReceiveFromAny(0)});

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Tests tensors for which ranks have refused to take part.
+// Tests tensors that a rank has refused.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

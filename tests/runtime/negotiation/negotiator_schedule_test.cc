@@ -18,7 +18,7 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
 
-// Two ranks, whose step is "a" and "b" with the ids 1 and 2. Three identical steps begin a schedule.
+// Two ranks with a step of "a" and "b", which have the ids 1 and 2. Three identical steps begin a schedule.
 class NegotiatorScheduleTest : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -32,7 +32,7 @@ class NegotiatorScheduleTest : public ::testing::Test {
     ASSERT_TRUE(status.ok()) << status;
   }
 
-  // Gives the negotiator a report that names the previous schedule.
+  // Gives the negotiator a report from the time of the previous schedule.
   void ReceiveStale(RankId rank, RankReport report) {
     report.schedule = begun_ - 1;
     const absl::Status status = negotiator_.Add(rank, report, now_);
@@ -142,7 +142,7 @@ TEST_F(NegotiatorScheduleTest, DoesNotBeginWhileAnythingElseWaits) {
   Lock();
 }
 
-// The step of the program is "a" and "b", even if the program also asks for flags.
+// The program's step is "a" and "b", even if the program also submits flags.
 TEST_F(NegotiatorScheduleTest, FlagsAreNoPartOfAStep) {
   const auto ask = [&] {
     for (RankId rank : {0, 1}) Receive(rank, Report({Allreduce(std::string(kStopFlag))}));

@@ -170,7 +170,7 @@ TEST(RecordingFile, ErrorsNameThePath) {
 }
 
 // The recording in testdata was made when the format was new. The recorded job has three ranks, and uses joins, process
-// sets, groups and deadlines. If changed code gives other lists than the recording has, ranks of a job would agree on
+// sets, groups and deadlines. If changed code produced other lists than the recording, ranks of one job could agree on
 // different operations.
 TEST(Recording, CheckedInOneReplaysToTheSameLists) {
   const std::string path = "tests/runtime/negotiation/testdata/three_ranks.negotiation";

@@ -18,8 +18,7 @@ using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
 
-// The reporter of rank 1 of 3. The reporter's cache has "a", "b" and "c" with the ids 1, 2 and 3, and room for one more
-// name.
+// The reporter of rank 1 of 3. Its cache has "a", "b" and "c" with the ids 1, 2 and 3, and room for one more name.
 class ReporterScheduleTest : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -35,7 +34,7 @@ class ReporterScheduleTest : public ::testing::Test {
     return list;
   }
 
-  // Applies the response list. If the list begins a schedule, begins it.
+  // Applies the response list, and begins the schedule in it, if any.
   Reporter::Work Apply(const ResponseList& list) {
     auto work = reporter_.Apply(list);
     EXPECT_TRUE(work.ok()) << work.status();
@@ -205,7 +204,7 @@ TEST_F(ReporterScheduleTest, ReportSaysWhetherTheProgramMayHaveWaited) {
   EXPECT_EQ(report("b"), RankReport::Waited::kNo);
   reporter_.RecordCompletions(8);
   EXPECT_EQ(report("c"), RankReport::Waited::kPerhaps);
-  // The coordinator may not have received the rank's reports from before the schedule.
+  // The coordinator may not have received the reports that the rank sent before the schedule.
   Apply(Begin({{1}}));
   Unlock();
   reporter_.RecordCompletions(8);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Tests that the sizes of a report and of a response list do not grow with the number of ranks. So a rank other than 0
-// sends and receives bytes only for its own tensors.
+// Tests that the sizes of a report and of a response list do not grow with the number of ranks. So a rank other than
+// rank 0 sends and receives bytes only for its own tensors.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -29,7 +29,7 @@ class LargeJob {
     }
   }
 
-  // Makes every rank submit, and carries the messages in both directions. Returns the bytes of the largest report and
+  // Makes every rank submit, carries the messages in both directions, and returns the bytes of the largest report and
   // of the list.
   std::pair<size_t, size_t> Step(const std::function<void(RankId, Reporter*)>& submit) {
     size_t largest = 0;
@@ -92,7 +92,7 @@ TEST(Scaling, OneNewTensorCostsItselfAlone) {
   EXPECT_LE(list, cached_list + request + 16);
 }
 
-// In a large job, a rank's number takes a byte or two more, but the lists of ranks do not grow.
+// In a large job, a rank number takes a byte or two more, but the lists of ranks do not grow.
 TEST(Scaling, ErrorsJoinsAndProcessSetsNameRangesOfRanks) {
   constexpr size_t kSlack = 16;
   LargeJob small(4), large(500);

@@ -131,7 +131,8 @@ void Simulation::SubmitGroup(RankId id, ProcessSetId set, int number) {
   for (TensorRequest& member : members) Submit(id, std::move(member));
 }
 
-// Each plan is submitted at a fixed time. So even if a plan fails on a rank, all ranks submit the later plans together.
+// Each plan is submitted at a fixed time, so that all ranks submit the later plans together, even if a plan fails on a
+// rank.
 void Simulation::SubmitPlan(RankId id) {
   Rank& rank = ranks_[id];
   const int number = static_cast<int>((now_ - absl::UnixEpoch()) / kPlanPeriod);
@@ -184,7 +185,7 @@ ProcessSetId Simulation::RandomSetOf(RankId id) {
   return sets[Random(static_cast<int>(sets.size()))];
 }
 
-// Returns a request that depends only on the arguments and the hour. So the ranks' requests fit together although the
+// Returns a request that depends only on the arguments and the hour, so that the ranks' requests match, although the
 // ranks exchange no messages about them.
 TensorRequest Simulation::Tensor(int number, ProcessSetId set, RankId rank) {
   const int64_t hour = (now_ - absl::UnixEpoch()) / absl::Hours(1);
@@ -290,8 +291,8 @@ void Simulation::ApplyList(RankId id) {
   const auto work = rank.reporter.Apply(*list);
   if (!work.ok()) return Violate(work.status().ToString());
   const size_t number = rank.lists++;
-  // Records the joined sets first, because errors come before buckets. In one list, a rank's join may fail, and tensors
-  // may be carried out without this rank.
+  // Records the joined sets first, because errors come before buckets: one list may fail a rank's join, and also carry
+  // out tensors without this rank.
   rank.joined.clear();
   for (const auto& [key, request] : rank.in_flight) {
     if (request.op == OpType::kJoin) rank.joined.insert(key.process_set);
@@ -314,7 +315,7 @@ void Simulation::ApplyList(RankId id) {
   if (work->job == ResponseList::Job::kEnds) rank.state = Rank::State::kDone;
 }
 
-// Delivers all messages that are under way, and submits nothing new.
+// Delivers all messages in flight, and submits nothing new.
 void Simulation::Drain() {
   bool busy = true;
   while (busy && violations_.empty()) {
@@ -408,7 +409,7 @@ void Simulation::ReceiveExecution(RankId id, const AgreedBucket& bucket, const R
 void Simulation::CheckCause(const Answer& answer) {
   const absl::string_view text = answer.error.status.message();
   if (absl::StrContains(text, "has joined process set")) ++counts_.refused;
-  // If the tensor belongs to a group, another tensor of the group may have caused the error.
+  // If the tensor belongs to a group, the error may be about another tensor of the group.
   if (!absl::StrContains(text, "ranks disagree") || absl::StrContains(text, "of group")) return;
   ++counts_.mismatches;
   for (const TensorRequest& request : answer.requests) {
@@ -417,7 +418,7 @@ void Simulation::CheckCause(const Answer& answer) {
   Violate(absl::StrCat("all submitted the same, and are told: ", text));
 }
 
-// Returns whether every rank that must submit the tensor of this key has submitted it, or has joined.
+// Returns whether every rank that must submit the tensor with this key has submitted it, or has joined.
 bool Simulation::AllAreReady(const TensorKey& key, const Group& participants) const {
   return std::all_of(participants.ranks().begin(), participants.ranks().end(), [&](RankId rank) {
     return ranks_[rank].in_flight.contains(key) || HasJoin(ranks_[rank], key.process_set);

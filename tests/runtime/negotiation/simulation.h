@@ -21,7 +21,7 @@
 
 namespace ronda {
 
-// The settings of a simulation. Simulations with equal settings run in the same way.
+// The settings of a simulation. Simulations with equal settings run identically.
 struct World {
   int ranks = 2;
   int names = 4;  // tensors that are submitted again and again
@@ -39,28 +39,27 @@ inline void PrintTo(const World& world, std::ostream* out) {
 
 // Runs reporters and a negotiator in virtual time, with random orders, delays and subsets of ranks. Every message is
 // encoded, and is delivered after a delay. Ranks add, remove and join process sets, submit single tensors and groups,
-// send and receive. Some ranks' submissions contradict each other, and some tensors miss their deadlines.
+// and send and receive. Some submissions contradict those of other ranks, and some tensors miss their deadlines.
 //
-// The simulation checks some properties during the run. A rank gets answers only for its tensors in flight. An
-// operation fits the submission of every rank that takes part. A member that takes no part in an operation has joined.
-// All ranks carry out the same buckets in the same order. Other properties are checked at the end, by a model that
-// knows only the ranks' tensors in flight. Each error must have a cause, and no tensor may lack an answer that it
-// should have.
+// Some properties are checked during the run. A rank gets answers only for its tensors in flight. An operation matches
+// the submission of every rank that takes part. A member that takes no part has joined. All ranks carry out the same
+// buckets in the same order. Other properties are checked at the end, by a model that knows only the ranks' tensors in
+// flight: each error must have a cause, and no tensor may lack an answer that it should have.
 //
 // In worlds with schedules, ranks also run a training loop for some time, with other operations in between. Ranks enter
-// the buckets of a schedule at random times. Votes and requests to unlock reach the ranks at random later times. Ranks
+// the buckets of a schedule at random times, votes and unlock requests reach the ranks at random later times, and ranks
 // unlock for every possible reason. While a schedule is locked, rank 0 gets no report and sends no list, except for
-// messages that were already under way. A bucket is carried out only if its vote is won. In the end all ranks must have
+// messages that were already in flight. A bucket is carried out only if its vote is won. In the end all ranks must have
 // carried out the same buckets, under the same ids.
 class Simulation {
  public:
   explicit Simulation(const World& world);
 
-  // Makes random steps, then delivers all messages that are under way.
+  // Makes random steps, then delivers all messages in flight.
   void Run(int steps);
 
-  // Shuts down some ranks, waits until the deadlines of the waiting tensors have passed, then shuts down all ranks, so
-  // that the job ends.
+  // Shuts down some ranks, waits until the deadlines of the waiting tensors have passed, and then shuts down all ranks,
+  // so that the job ends.
   void Finish();
 
   // The violations that were found. The first violation stops the simulation.
@@ -115,12 +114,12 @@ class Simulation {
     int entered = 0;
     int vetoes = 0;
   };
-  // A planned change of the process sets. All ranks that take part in a change submit the same plans in the same order.
+  // A planned change of the process sets. All ranks that take part submit the same plans in the same order.
   struct Plan {
     TensorRequest request;
     int adds = -1;  // the plan that added the set that this one removes
   };
-  // An error, and the requests in flight that the error has answered.
+  // An error, and the requests in flight that it has answered.
   struct Answer {
     TensorError error;
     std::vector<TensorRequest> requests;
@@ -202,7 +201,7 @@ class Simulation {
   Counts counts_;
 };
 
-// Returns whether two ranks' requests fit together. The function models the rules without the code under test.
+// Returns whether two ranks' requests match. Models the rules without using the code under test.
 bool MayMeet(const TensorRequest& a, const TensorRequest& b);
 
 }  // namespace ronda

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Simulates schedules. The simulation consists of the training loop that makes schedules begin, and of a rank's engine
-// while a schedule is locked.
+// Simulates the training loop that makes schedules begin, and a rank's engine while a schedule is locked.
 #include <algorithm>
 #include <utility>
 
@@ -49,7 +48,7 @@ void Simulation::SubmitStray(RankId id) {
   }
 }
 
-// Runs until rank 0 can shut down between two steps of a locked schedule. Gives up if rank 0 cannot shut down in time.
+// Runs until rank 0 can shut down between two steps of a locked schedule. Gives up if that takes too long.
 void Simulation::ShutDownInTheLoop() {
   const uint64_t wait_for = schedules_ + 2;
   for (int i = 0; i < 20000 && violations_.empty(); ++i) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Clients for tests of servers, such as a connected socket, and a client of another user of this host.
+// Clients for tests of servers, such as a connected socket, or a client that runs as another user of this host.
 #ifndef RONDA_TESTS_RUNTIME_NET_CLIENTS_H_
 #define RONDA_TESTS_RUNTIME_NET_CLIENTS_H_
 
@@ -31,7 +31,7 @@ constexpr uid_t kOtherUser = 65534;
 // Returns whether this process can act as another user, which only root can.
 inline bool CanBeOtherUser() { return geteuid() == 0; }
 
-// Calls `act` as kOtherUser and returns its result. The sockets and threads that `act` makes also belong to kOtherUser.
+// Calls `act` as kOtherUser and returns its result. Sockets and threads that `act` creates also belong to kOtherUser.
 // REQUIRES: CanBeOtherUser().
 template <typename Act>
 auto AsOtherUser(const Act& act) {

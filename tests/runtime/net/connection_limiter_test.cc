@@ -58,8 +58,8 @@ class ConnectionLimiterTest : public ::testing::Test {
     while (limiter_->unauthenticated() != count) usleep(1000);
   }
 
-  // Returns what the clients of the next `count` connections have sent, in the order in which the connections are
-  // handed over.
+  // Returns the data that the clients of the next `count` connections have sent, in the order in which the connections
+  // are handed over.
   std::vector<std::string> HandedOver(int count) {
     std::vector<std::string> words;
     for (int i = 0; i < count; ++i) {

@@ -21,7 +21,7 @@ namespace {
 using ::testing::ElementsAre;
 
 // A listening socket, and a connection to it. `family` is the address family of the sockets. The address is 127.0.0.1,
-// also for IPv6 sockets.
+// even for IPv6 sockets.
 struct Sockets {
   explicit Sockets(int family) : listener(socket(family, SOCK_STREAM, 0)), client(socket(family, SOCK_STREAM, 0)) {
     sockaddr_storage address = {};
@@ -54,7 +54,7 @@ struct Sockets {
   int port = 0;
 };
 
-// Returns for each of `descriptors` whether it is open in a child.
+// Returns, for each of `descriptors`, whether it is open in a child process.
 std::vector<bool> OpenInChild(const std::vector<int>& descriptors) {
   const pid_t child = fork();
   if (child == 0) {
@@ -97,8 +97,8 @@ TEST(ForkGuardTest, AnEndpointWithTwoGuardsIsGuardedUntilBothHaveGone) {
   EXPECT_THAT(OpenInChild(sockets), ElementsAre(false, false, false));
 }
 
-// A guard closes sockets in a child process, but not in a grandchild: the child has no guard, because it may have its
-// own connections at the endpoint.
+// A guard closes sockets in a child process, but not in a grandchild: the child has no guard, because it may have
+// connections of its own at the endpoint.
 TEST(ForkGuardTest, AGrandchildKeepsItsParentsSockets) {
   const Sockets sockets(AF_INET);
   const ForkGuard guard(sockets.endpoint());

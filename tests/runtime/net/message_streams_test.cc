@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Tests streams with both ends in one process, the clients of a server, and the search for the plugin.
+// Tests streams with both ends in one process, a server's clients, and the search for the plugin.
 #include "runtime/net/message_streams.h"
 
 #include <gmock/gmock.h>
@@ -33,8 +33,8 @@ using ::testing::HasSubstr;
 
 constexpr char kPlugin[] = "runtime/net/libronda_hosts.so";
 
-// Joins all messages to one answer. When the other end has no more messages, sends the answer, and ends the stream with
-// a status.
+// Joins all messages into one answer. When the other end has no more messages, sends the answer, and ends the stream
+// with a status.
 class Joiner final : public MessageStreamOwner {
  public:
   explicit Joiner(MessageStream stream) : stream_(stream) {}

@@ -49,7 +49,7 @@ RendezvousServer::Options ServerOptions(int size, const std::string& host = "127
           .claim = ClaimOf(0, size)};
 }
 
-// Returns the options with which `rank` joins `server`.
+// Returns the options with which `rank` joins the rendezvous at `server`.
 RendezvousClientOptions ClientOptions(const RendezvousServer& server, RankId rank, int size,
                                       const std::string& host = "127.0.0.1") {
   return {.plugin = kPlugin,
@@ -64,7 +64,7 @@ std::unique_ptr<RendezvousServer> StartServer(const RendezvousServer::Options& o
   return *std::move(server);
 }
 
-// Joins ranks 1 to size-1, in `order`, and expects all ranks to get the same table.
+// Joins ranks 1 to size-1 in the given `order`, and expects all ranks to get the same table.
 void ExpectAllMeet(const std::string& host, int size, const std::vector<RankId>& order) {
   const std::unique_ptr<RendezvousServer> server = StartServer(ServerOptions(size, host));
   std::vector<absl::StatusOr<MemberList>> results(size);
@@ -161,7 +161,7 @@ TEST(RendezvousGrpcTest, AbsentServerIsExplained) {
                                   HasSubstr(absl::StrCat("localhost:", port)), HasSubstr("MASTER_PORT")));
 }
 
-// The server counts the connection, because it has accepted the connection when the client gets an answer.
+// The server counts the connection: it has accepted the connection before the client gets an answer.
 TEST(RendezvousGrpcTest, RankZeroCountsTheConnectionsThatDidNotAuthenticate) {
   RendezvousServer::Options options = ServerOptions(2);
   options.timeout = absl::Milliseconds(500);
@@ -240,7 +240,7 @@ TEST(RendezvousGrpcTest, BeyondLoopbackBothSidesNeedASecret) {
   EXPECT_THAT(Text(JoinRendezvous(client).status()), HasSubstr("RONDA_JOB_SECRET"));
 }
 
-// Tests a job without a secret, in which each side checks the user of the other side.
+// Tests a job without a secret, in which each side checks which user the other side belongs to.
 class RendezvousOfOneUserTest : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -281,7 +281,7 @@ TEST_F(RendezvousOfOneUserTest, RankZeroOfAnotherUserIsRefused) {
   ExpectRefusal(Join(server->port()));
 }
 
-// Rank 0 of another user takes the port and answers, after the rank has already begun to call.
+// A rank 0 of another user takes over the port and answers, after the rank has begun to call.
 TEST_F(RendezvousOfOneUserTest, RankZeroOfAnotherUserThatComesLaterIsRefused) {
   UniqueFd listener = *ListenAt(*ResolveEndpoint("127.0.0.1", 0));
   const int port = *BoundPort(listener.get());

@@ -11,7 +11,7 @@
 #include "runtime/rendezvous/launchers.h"
 #include "tests/runtime/backends/variables.h"
 
-// Tests how ReadConfig reads the environment variables of other systems' launchers.
+// Tests how ReadConfig reads the environment variables of other launchers.
 
 namespace ronda {
 namespace {
@@ -101,8 +101,8 @@ TEST(LaunchersTest, MpirunOfOpenMpi) {
               "", MpiLauncher::kOpenMpi});
 }
 
-// Frameworks copy a rank's number from the launcher's variables to torchrun's variables. The copied variables do not
-// say where the ranks meet.
+// Frameworks copy the rank from the launcher's variables to torchrun's variables, which then do not say where the ranks
+// meet.
 TEST(LaunchersTest, APlaceThatIsCopiedToTorchrunsNamesIsTheLaunchers) {
   const Variables copied = {{"RANK", "3"}, {"WORLD_SIZE", "4"}, {"LOCAL_RANK", "3"}};
   ExpectRead({"of Open MPI", OpenMpi(copied), kOpenMpiSource, 3, 4, 3, 4, "ompi-344588289", "", MpiLauncher::kOpenMpi});

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Tests the rendezvous over fake messages, with ranks that are threads of one process.
+// Tests the rendezvous over fake messages, between ranks that are threads of one process.
 #include "runtime/rendezvous/message_rendezvous.h"
 
 #include <gmock/gmock.h>

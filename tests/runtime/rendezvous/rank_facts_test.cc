@@ -22,7 +22,7 @@ using ::testing::IsEmpty;
 
 std::string Text(const absl::Status& status) { return std::string(status.message()); }
 
-// Returns one rank on each of `hosts`, all with the same facts.
+// Returns one rank per entry of `hosts`, all with the same facts.
 std::vector<Member> Members(const std::vector<std::string>& hosts, const std::vector<Fact>& facts = {}) {
   std::vector<Member> members;
   for (const std::string& host : hosts) {

@@ -28,7 +28,7 @@ using ::testing::HasSubstr;
 
 constexpr char kSecret[] = "open sesame";
 
-// Receives the answer to one call of Join. A second answer fails the test.
+// Receives the answer to one call of Join, and fails the test if there is a second answer.
 class Answer {
  public:
   RendezvousService::JoinDone Callback() {
@@ -74,7 +74,7 @@ class RendezvousServiceTest : public ::testing::Test {
   std::unique_ptr<RendezvousService> service_;
 };
 
-// Rank 0 and the ranks that it has accepted fail, because the job has gone on to a later epoch. A rank of the later
+// Rank 0 and the ranks that it has accepted fail, because the job has moved on to a later epoch. A rank of the later
 // epoch may try again.
 TEST_F(RendezvousServiceTest, ARankOfALaterEpochEndsTheRendezvous) {
   Start(3, "");
@@ -273,8 +273,8 @@ TEST_F(RendezvousServiceTest, AwaitReturnsWhenTheLastRankJoinsFromAnotherThread)
   EXPECT_TRUE(answer.value().ok());
 }
 
-// Ranks on threads join, sometimes give up, and join again. All ranks end with the same answer, and each Join has
-// exactly one answer.
+// Ranks on threads join, sometimes give up, and join again. In the end, all ranks have the same answer, and each Join
+// has exactly one answer.
 TEST_F(RendezvousServiceTest, ConcurrentJoinsAndDeparturesEndInOneMembership) {
   const unsigned seed = std::random_device()();
   SCOPED_TRACE(absl::StrCat("seed ", seed));

@@ -66,8 +66,8 @@ TEST(RendezvousTableTest, AnotherSizeIsRefusedNamingBoth) {
                                   HasSubstr("rank 0 (host a, pid 1000) says 4")));
 }
 
-// A rank of an earlier epoch cannot succeed by trying again. A rank of a later epoch can succeed when rank 0 has
-// reached that epoch.
+// A rank of an earlier epoch cannot succeed by retrying. A rank of a later epoch can, once rank 0 has reached that
+// epoch.
 TEST(RendezvousTableTest, AnotherEpochIsRefusedNamingBoth) {
   RendezvousTable table({.job_id = "job", .size = 2, .epoch = 3, .coordinator = MemberOf(0)});
   for (const auto& [epoch, code] :
@@ -194,7 +194,7 @@ TEST(TopologyOfTest, RanksAlternateBetweenHosts) {
 }
 
 TEST(TopologyOfTest, HostsOfDifferentSizes) {
-  // Only hosts a and c have a rank with local rank 1, so the cross group of such a rank does not include b.
+  // Only hosts a and c have a rank with local rank 1, so the cross group of these ranks does not include b.
   ExpectTopologies({"a", "a", "b", "c", "c", "c"},
                    {{0, 2, 0, 3}, {1, 2, 0, 2}, {0, 1, 1, 3}, {0, 3, 2, 3}, {1, 3, 1, 2}, {2, 3, 0, 1}});
 }

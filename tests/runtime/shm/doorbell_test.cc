@@ -60,7 +60,7 @@ TEST(Doorbell, PollerIsExpectedUntilItHasNotCome) {
 }
 
 // Another thread increases a counter, and rings the doorbell after each increase. This thread polls for a moment and
-// then sleeps, again and again. If a ring of the doorbell were lost, this thread would sleep for ever.
+// then sleeps, again and again. If a ring were lost, this thread would sleep forever.
 void ExpectNoCountIsMissed(void (Doorbell::*ring)(), Poller leaves_as = Poller::kNone) {
   constexpr int kCounts = 20000;
   Doorbell doorbell;

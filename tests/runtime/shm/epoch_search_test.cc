@@ -30,8 +30,7 @@ TEST(EpochSearchTest, MemoryOfAnotherJobHasNoEpoch) {
   }
 }
 
-// Returns the number of searches for the newest epoch that all ranks of a job together make in their first `seconds` of
-// waiting.
+// Returns how often all ranks of a job together search for the newest epoch in their first `seconds` of waiting.
 int LooksOf(int size, int seconds) {
   const absl::Time end = absl::UnixEpoch() + absl::Seconds(seconds);
   int looks = 0;
@@ -48,8 +47,8 @@ TEST(EpochSearchTest, ManyRanksTakeTurns) {
   EXPECT_GE(LooksOf(1000, 10), 75);
 }
 
-// If a job starts slowly, its ranks wait for about a second. Each search for the newest epoch costs some system calls
-// per process of the host.
+// If a job starts slowly, its ranks wait for about a second. Each search for the newest epoch costs several system
+// calls per process on the host.
 TEST(EpochSearchTest, LooksOfTheFirstSecondDoNotGrowWithTheNumberOfRanks) {
   for (const int size : {32, 64, 128, 256}) EXPECT_LE(LooksOf(size, 1), 40) << size;
 }

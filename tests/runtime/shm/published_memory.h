@@ -20,7 +20,7 @@ inline bool IsLink(const std::string& path) {
   return std::filesystem::is_symlink(std::filesystem::symlink_status(path, error));
 }
 
-// Returns how many ranks have attached to the memory to which the link at `path` leads; 0 if there is no such memory.
+// Returns how many ranks have attached to the memory that the link at `path` leads to; 0 if there is no such memory.
 inline uint32_t AttachedRanks(const std::string& path) {
   const absl::StatusOr<ShmLink> link = ReadShmLink(path);
   const auto file = link.ok() ? ShmFile::Open(link->Target()) : link.status();

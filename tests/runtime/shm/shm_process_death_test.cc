@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Tests which errors the other ranks get after a rank's process has ended, with real processes.
+// Tests which errors the other ranks get when a rank's process has ended, with real processes.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/wait.h>
@@ -39,7 +39,7 @@ absl::Status AllreduceOnce(const Transport& transport, std::vector<float>& data)
   return transport.communicator->Reduce({.info = {.label = "weights"}, .segments = {&segment, 1}});
 }
 
-// Reduces again and again until a reduction fails. Returns the time of the failure and its text.
+// Reduces repeatedly until a reduction fails, and returns the time and the text of the failure.
 std::string ReduceUntilFailure(const ShmWorld::Options& options, const ForkedChild::SayReady& say_ready) {
   absl::StatusOr<Transport> transport = ConnectShmTransport(options);
   if (!transport.ok()) return transport.status().ToString();
@@ -162,8 +162,8 @@ TEST(ShmProcessDeathTest, EndAfterDepartureIsNoFailureAndEndWithoutItIs) {
   EXPECT_TRUE(absl::EndsWith(result, " ago: finished allreduce 'weights' (8 bytes)")) << result;
 }
 
-// In a job of 40 ranks, a rank does not watch all other ranks. Ranks 6 to 12 do not watch rank 5. Rank 4, which watches
-// rank 5, also dies. Nevertheless all other ranks must get the same failure.
+// In a job of 40 ranks, no rank watches all other ranks: ranks 6 to 12 do not watch rank 5. Rank 4, which watches rank
+// 5, also dies. Still, all other ranks must get the same failure.
 TEST(ShmProcessDeathTest, DeathIsKnownToRanksThatDoNotWatchTheDeadRank) {
   constexpr int kSize = 40;
   std::vector<std::unique_ptr<ForkedChild>> ranks;

@@ -48,7 +48,7 @@ class ShmWorldTest : public ::testing::Test {
  protected:
   ~ShmWorldTest() override { shm_unlink(Name().c_str()); }
 
-  // Each test has its own job, and thus its own name under /dev/shm.
+  // Each test has its own job, and so its own name under /dev/shm.
   std::string JobId() const {
     std::string test = ::testing::UnitTest::GetInstance()->current_test_info()->name();
     return absl::StrCat(absl::StrReplaceAll(test, {{"/", "-"}}), "-", test_pid_);
@@ -88,7 +88,7 @@ class ShmWorldTest : public ::testing::Test {
     close(fd);
   }
 
-  // Returns the number of removed files in /dev/shm that two ranks share, or a text about an error.
+  // Returns how many deleted files in /dev/shm two ranks share, or an error text.
   std::string RemovedFilesOfRanksWithoutMemfds() {
     ForkedChild child([this](const ForkedChild::SayReady&) -> std::string {
       testing::RefuseCall(SYS_memfd_create, EPERM);
@@ -106,7 +106,7 @@ class ShmWorldTest : public ::testing::Test {
   }
 };
 
-// Any user can create a link. A false link does no harm, because the ranks check where it leads.
+// Any user can create a link, but a false link does no harm, because the ranks check where it leads.
 TEST_F(ShmWorldTest, LinksOfOtherUsersAreLeftAlone) {
   if (geteuid() != 0) GTEST_SKIP() << "only root can give files to others";
   std::vector<std::string> paths;
@@ -161,8 +161,7 @@ TEST_F(ShmWorldTest, LeftoversOfAnotherPidNamespaceAreRemoved) {
   while (IsPublished()) RemoveShmLeftovers("/dev/shm");
 }
 
-// Only links on a tmpfs are locked, because a folder elsewhere may be shared with another machine that does not see the
-// lock.
+// Only links on a tmpfs are locked: another folder may be shared with another machine, which does not see the lock.
 TEST_F(ShmWorldTest, OnlyLinksOnATmpfsAreLocked) {
   ShmLink link = ShmLinkOfThisProcess(0, 0);
   const UniqueFd lock = LockForLink("/dev/shm", &link);
@@ -223,7 +222,7 @@ TEST_F(ShmWorldTest, FilesThatOthersCouldOpenAreRefused) {
   ExpectError(ShmFile::Open(path).status(), absl::StatusCode::kPermissionDenied, "a file of user 65534");
 }
 
-// If a process could shorten the shared memory, the ranks would die by SIGBUS.
+// If a process could shrink the shared memory, the ranks would die of SIGBUS.
 TEST_F(ShmWorldTest, NoProcessCanCutTheMemory) {
   ForkedChild creator([this](const ForkedChild::SayReady&) {
     return std::string(ShmWorld::Connect(OptionsOf(0, 2)).status().message());
@@ -366,7 +365,7 @@ TEST_F(ShmWorldTest, MemoryOfAnotherVersionIsRefused) {
   ExpectError(ShmWorld::Connect(OptionsOf(0, 2)).status(), absl::StatusCode::kAlreadyExists, "exists");
 }
 
-// An earlier rank 0 may have left a link to another file, because it could not remove the link.
+// An earlier rank 0 may have left a link to another file behind, because it could not remove the link.
 TEST_F(ShmWorldTest, ALinkToAnotherFileOfALivingProcessIsReplaced) {
   const UniqueFd other(memfd_create("other", MFD_CLOEXEC));
   for (const int descriptor : {other.get(), 1 << 20}) {
@@ -376,8 +375,7 @@ TEST_F(ShmWorldTest, ALinkToAnotherFileOfALivingProcessIsReplaced) {
   }
 }
 
-// Without memfds, rank 0 creates a file. If rank 0 is killed just after it has created the file, the empty file is
-// left.
+// Without memfds, rank 0 creates a file. If rank 0 is killed right after that, the empty file remains.
 TEST_F(ShmWorldTest, AnEmptyFileIsReplaced) {
   PutFile("");
   for (const auto& world : ConnectAll({OptionsOf(0, 2), OptionsOf(1, 2)})) EXPECT_TRUE(world.ok()) << world.status();
@@ -410,8 +408,8 @@ TEST_F(ShmWorldTest, DeathOfTheCreatorWhileRanksComeTogetherIsNamed) {
             absl::StrCat("rank 0 (host testhost, pid ", creator.pid(), ") died while the ranks came together"));
 }
 
-// Gives this process, a child of the test, its own /dev/shm, whose mount has `options` and `flags`. No other folder can
-// hold shared memory, unless TMPDIR names one. Returns false if the child may not mount file systems.
+// Gives this process, a child of the test, its own /dev/shm, whose mount has `options` and `flags`. Shared memory can
+// be in no other folder, unless TMPDIR names one. Returns false if the child is not allowed to mount file systems.
 bool EnterDevShm(const std::string& options, unsigned long flags = 0) {
   if (unshare(CLONE_NEWNS) != 0) return false;
   if (mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0) return false;
@@ -420,8 +418,8 @@ bool EnterDevShm(const std::string& options, unsigned long flags = 0) {
          mount("tmpfs", "/tmp", "tmpfs", MS_RDONLY, "") == 0;
 }
 
-// Does the same as EnterDevShm, with a /dev/shm of 64 KiB, of which `free_bytes` are free. Returns nullopt where
-// EnterDevShm returns false.
+// Like EnterDevShm, with a /dev/shm of 64 KiB, of which `free_bytes` are free. Returns nullopt if EnterDevShm returns
+// false.
 std::optional<std::string> EnterTinyDevShm(size_t free_bytes) {
   if (!EnterDevShm("size=64k")) return std::nullopt;
   if (free_bytes == 0) {
@@ -496,7 +494,7 @@ TEST_F(ShmWorldTest, WithoutMemfdsTheEpochSearchFindsARemovedFile) {
   EXPECT_EQ(RemovedFilesOfRanksWithoutMemfds(), "2");
 }
 
-// Without memfds, rank 0 creates a file, which has the name of the link for a moment.
+// Without memfds, rank 0 creates a file, which briefly has the name of the link.
 TEST_F(ShmWorldTest, WithoutMemfdsALeftoverDoesNotKeepTheFileFromItsFolder) {
   ShmLink leftover = ShmLinkOfThisProcess(3, 0);
   leftover.creator = {};

@@ -140,8 +140,8 @@ TEST_F(ScheduleDetectorTest, BucketOfAMixedListDoesNotCount) {
   EXPECT_TRUE(detector_.complete());
 }
 
-// The ranks have unlocked in the middle of a round. The second half of the round is negotiated. After this round, the
-// job negotiates whole steps.
+// The ranks have unlocked in the middle of a round, so the second half of the round is negotiated. After that, the job
+// negotiates whole steps.
 TEST_F(ScheduleDetectorTest, FindsWholeStepsAfterAPartOfOne) {
   List({3, 4});
   List({1, 2, 3, 4});

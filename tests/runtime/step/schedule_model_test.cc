@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Checks the locked schedule with a model, in every interleaving of three ranks with three buckets.
+// Checks the locked schedule with a model, in every interleaving of three ranks and three buckets.
 //
-// A rank's position in the schedule is a real LockedSchedule. The model adds a list that begins the schedule, and votes
-// and requests to unlock, which reach the ranks at any time. The negotiation of the model carries out a tensor as soon
-// as all ranks have submitted it. A program submits the three tensors in any order, and again when they are complete. A
-// program may also submit a tensor that is not in the schedule, and may stop for ever at any time.
+// Each rank's position in the schedule is kept by a real LockedSchedule. The model adds a list that begins the
+// schedule, and votes and unlock requests, which reach the ranks at any time. The negotiation of the model carries out
+// a tensor as soon as all ranks have submitted it. A program submits the three tensors in any order, and again when
+// they are complete. It may also submit a tensor that is not in the schedule, and may stop forever at any time.
 //
-// The tests show two properties. In every reachable state, no rank has carried out a bucket that another rank has seen
+// The tests check two properties. In every reachable state, no rank has carried out a bucket that another rank has seen
 // vetoed, and all ranks unlock at the same bucket. In every state in which only the programs can move, all tensors that
 // all ranks have submitted are complete, and no rank waits in a schedule.
 #include <gtest/gtest.h>
@@ -139,7 +139,7 @@ class ScheduleModel {
     state->requested = true;
   }
 
-  // The engine checks new submissions at once, or after the current bucket if it is carrying out a bucket.
+  // The engine checks new submissions at once, or after the current bucket if there is one.
   static void Look(State* state, RankState* rank) {
     if (rank->phase == RankState::kLocked && (rank->in_flight >> kOutside & 1) != 0) WantToUnlock(state, rank);
   }
@@ -213,7 +213,7 @@ class ScheduleModel {
     });
   }
 
-  // Carries out the tensors that all ranks have submitted, once all ranks have unlocked.
+  // Once all ranks have unlocked, carries out the tensors that all ranks have submitted.
   void Negotiate(const State& state) {
     State next = state;
     for (const RankState& rank : state.ranks) {
@@ -235,8 +235,8 @@ class ScheduleModel {
   void CheckSafe(const State& state) {
     for (const RankState& unlocked : state.ranks) {
       if (unlocked.phase != RankState::kUnlocked) continue;
-      // No rank has carried out a bucket that this rank has seen vetoed. All ranks that have unlocked have unlocked at
-      // this bucket.
+      // No rank may have carried out a bucket that this rank has seen vetoed, and all ranks that have unlocked must
+      // have unlocked at this bucket.
       for (const RankState& other : state.ranks) {
         if (other.advanced > unlocked.advanced) ++unsafe_;
         if (other.phase == RankState::kUnlocked && other.advanced != unlocked.advanced) ++unsafe_;
@@ -274,7 +274,7 @@ TEST(ScheduleModel, AllRanksUnlockAtTheSameBucketAndNothingHangs) {
   EXPECT_EQ(model.hanging(), 0u);
 }
 
-// Without any one of these rules, some state hangs, so each rule is needed. Even without a rule, no state is unsafe.
+// Without any one of these rules, some state hangs, so each rule is needed. But no state is unsafe.
 TEST(ScheduleModel, RequestsAndLimitsAreNeeded) {
   const Rules lacking[] = {{.requests_arrive = false, .submissions = 2},
                            {.waits_time_out = false, .submissions = 2},

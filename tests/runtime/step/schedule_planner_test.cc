@@ -90,8 +90,8 @@ TEST(SchedulePlanner, SmallBucketWaits) {
               ElementsAre(ElementsAre(1, 2)));
 }
 
-// If the two tensors shared a bucket, a program that submits the second tensor only after the first is complete would
-// wait for ever.
+// If the two tensors shared a bucket, a program that submits the second one only when the first is complete would wait
+// forever.
 TEST(SchedulePlanner, TensorsThatWereNeverInOneListDoNotShareABucket) {
   EXPECT_THAT(
       Plan({Ready(1, absl::ZeroDuration(), Floats(1), {1, 3}), Ready(2, absl::ZeroDuration(), Floats(1), {2, 4})}),
@@ -105,7 +105,7 @@ TEST(SchedulePlanner, OneStepInWhichAllWereTogetherIsEnough) {
       ElementsAre(ElementsAre(1, 2, 3)));
 }
 
-// A program may keep two tensors under way, and submit the third one only when the first one is complete.
+// A program may keep two tensors in flight, and submit a third one only when the first one is complete.
 TEST(SchedulePlanner, BeingTogetherInPairsIsNotEnough) {
   EXPECT_THAT(
       Plan({Ready(1, absl::ZeroDuration(), Floats(1), {1, 5}), Ready(2, absl::ZeroDuration(), Floats(1), {1, 6}),

@@ -18,7 +18,7 @@ using ::testing::Pointee;
 
 constexpr int kIdenticalSteps = 3;
 
-// All tensors of a list are ready at the same time.
+// All tensors of a list become ready at the same time.
 class StepObserverTest : public ::testing::Test {
  protected:
   const StepBuckets* List(std::initializer_list<CacheId> ids) {
@@ -90,7 +90,7 @@ TEST_F(StepObserverTest, ScheduleThatDidNotFitHasToBeFoundAgain) {
   EXPECT_THAT(List({1, 2}), Pointee(ElementsAre(ElementsAre(1, 2))));
 }
 
-// If a schedule does not fit, usually all ranks report it, because their programs are alike. All reports about one
+// If a schedule does not fit, usually all ranks report it, because their programs are alike. Their reports about one
 // schedule count once, and a report about the next schedule counts again.
 TEST_F(StepObserverTest, ScheduleThatDidNotFitSeveralRanksCountsOnce) {
   for (int needed = kIdenticalSteps; needed < 16 * kIdenticalSteps; needed *= 2) {

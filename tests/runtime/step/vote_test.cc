@@ -27,7 +27,7 @@ TEST(Vote, GoesAheadOfWhatARankCouldNotTakeBack) {
 
 constexpr auto kNever = [] {};
 
-// Returns the result of a vote of ranks with these flags. The last rank votes as `last` says.
+// Returns the result of a vote in which the ranks have these flags, and the last rank votes `last`.
 Ballot Decided(const std::vector<Flags>& ranks, Ballot::Vote last) {
   uint8_t words = 0;
   for (size_t rank = 0; rank < ranks.size(); ++rank) {

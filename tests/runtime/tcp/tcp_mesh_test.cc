@@ -35,7 +35,7 @@ Listeners Listen(int size) {
   return listeners;
 }
 
-// Connects to `listener` as a program that is not a rank of the job.
+// Connects to `listener` like a program that is not a rank of the job.
 UniqueFd Visit(const TcpListener& listener) {
   const absl::StatusOr<SocketAddress> address = ToSocketAddress(listener.endpoint());
   EXPECT_TRUE(address.ok());
@@ -48,7 +48,7 @@ void Say(const UniqueFd& socket, const std::string& text) {
   EXPECT_EQ(send(socket.get(), text.data(), text.size(), MSG_NOSIGNAL), static_cast<ssize_t>(text.size()));
 }
 
-// Each rank sends its number to all other ranks, and expects each other rank's number.
+// Each rank sends its number to all other ranks, and expects theirs.
 void ExchangeRanks(PointToPoint& messages) {
   const auto size = static_cast<size_t>(messages.size());
   const RankId own = messages.rank();
@@ -97,8 +97,8 @@ TEST(TcpMeshTest, LevelsAreApart) {
   });
 }
 
-// A level may list its ranks in any order. If a level has one rank of each host, the hosts are in the order of their
-// lowest ranks, so the level's ranks need not be in ascending order.
+// A level may list its ranks in any order. If a level has one rank per host, the hosts are in the order of their lowest
+// ranks, so the level's ranks need not be in ascending order.
 TEST(TcpMeshTest, RanksOfALevelHaveAnyOrder) {
   ConnectAndExchange(Listen(6), [](RankId rank) {
     std::vector<TcpLevel> levels = {{.number = 0, .ranks = {0, 1, 2, 3, 4, 5}}};
@@ -178,9 +178,8 @@ TEST(TcpMeshTest, RankAloneOnALevelDoesNotWait) {
 TEST(TcpMeshTest, UnauthenticatedCallersDoNotStopTheStart) {
   const Listeners listeners = Listen(2);
   std::vector<UniqueFd> callers;
-  // There are more silent callers than the listener can hold. After the silent callers, three more callers connect. The
-  // first of the three sends data, the second sends data and disconnects, and the third stops in the middle of its
-  // message.
+  // There are more silent callers than the listener can hold. After them, three more callers connect: the first one
+  // sends data, the second one sends data and disconnects, and the third one stops in the middle of its message.
   for (int i = 0; i < 100; ++i) callers.push_back(Visit(*listeners[0]));
   callers.push_back(Visit(*listeners[0]));
   Say(callers.back(), "GET / HTTP/1.1\r\nHost: example.org\r\n" + std::string(1000, 'x'));

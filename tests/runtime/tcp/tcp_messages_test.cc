@@ -29,7 +29,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// Takes up to `most` bytes from a queue of outgoing messages.
+// Removes up to `most` bytes from a queue of outgoing messages.
 std::string Take(TransferQueue& queue, size_t most, size_t vectors = 16) {
   std::vector<iovec> filled(vectors);
   filled.resize(queue.Fill(absl::MakeSpan(filled)));
@@ -107,8 +107,8 @@ TEST(TransferQueueTest, LongerMessageThanAskedForWritesNothingBeyond) {
   EXPECT_EQ(room.substr(2), "....");
 }
 
-// A stream carries random messages. Both sides read and write the stream in pieces of random size, and some messages
-// are added late.
+// A stream carries random messages. Both sides read and write it in pieces of random size, and some messages are added
+// late.
 TEST(TransferQueueTest, AnyCutsOfTheStreamLeaveMessagesWhole) {
   const unsigned seed = std::random_device()();
   std::cout << "seed " << seed << "\n";
@@ -153,7 +153,7 @@ class TcpMessagesTest : public ::testing::Test {
     }
   }
 
-  // Calls Test for two requests until both are complete, in any order.
+  // Calls Test for two requests until both are complete, in either order.
   void Complete(Request& sent, Request& received) {
     bool is_sent = false, is_received = false;
     while (!is_sent || !is_received) {
@@ -241,7 +241,7 @@ TEST_F(TcpMessagesTest, MessageToAPeerThatIsGoneFailsAndDoesNotEndTheProcess) {
   EXPECT_EQ(ranks_[1]->Test({&*sent, 1}).status().code(), absl::StatusCode::kUnavailable);
 }
 
-// The last messages of a peer contain the reason why the peer has left.
+// A peer's last messages contain the reason why it has left.
 TEST_F(TcpMessagesTest, MessagesThatHadArrivedAreReceivedAfterASendHasFailed) {
   const std::string text = "last words";
   ASSERT_TRUE(ranks_[0]->Send(text.data(), text.size(), 1).ok());
@@ -292,7 +292,8 @@ TEST_F(TcpMessagesTest, RestEndsWhenAMessageArrives) {
   EXPECT_EQ(byte, 'x');
 }
 
-// A refused call of ppoll() must fail the transfers. Otherwise a collective would sleep and poll in turn for ever.
+// If ppoll() fails, so must the transfers. Otherwise, a collective would alternate between sleeping and polling
+// forever.
 TEST_F(TcpMessagesTest, RefusedCallFailsTheTransfersThatWaitForIt) {
   char byte = 0;
   Request received = *ranks_[1]->Receive(&byte, 1, 0);
@@ -306,8 +307,7 @@ TEST_F(TcpMessagesTest, RefusedCallFailsTheTransfersThatWaitForIt) {
       ::testing::ExitedWithCode(7), "the system refuses ppoll");
 }
 
-// There are so many connections that TcpMessages does not try each one, but asks the kernel which connections can move
-// data.
+// There are so many connections that TcpMessages does not try each one, but asks the kernel which ones can move data.
 TEST(ManyTcpMessagesTest, RankExchangesWithManyOthers) {
   constexpr RankId kPeers = 20;
   std::vector<UniqueFd> sockets(1);

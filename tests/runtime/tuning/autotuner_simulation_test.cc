@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Tests the autotuner on simulated machines, with many seeds. The times of rounds vary as on real machines.
+// Tests the autotuner on simulated machines, with many seeds. The simulated times of rounds vary as on real machines.
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
@@ -79,9 +79,9 @@ std::vector<size_t> SimulatedMachine::grid() const {
   return grid;
 }
 
-// Returns curves for `dimensions` dimensions with 2 to 6 values each. A curve may have one minimum, a plateau, or be
-// flat. The worst value of a curve is up to `depth` times as slow as the best. The default may be any value of the
-// curve.
+// Returns curves for `dimensions` dimensions with 2 to 6 values each. A curve may have a single minimum or a plateau,
+// or be flat. The worst value of a curve is up to `depth` times as slow as the best. The default may be any value of
+// the curve.
 std::vector<std::vector<double>> RandomCurves(size_t dimensions, double depth, std::mt19937* random) {
   std::vector<std::vector<double>> curves(dimensions);
   for (std::vector<double>& curve : curves) {
@@ -94,7 +94,7 @@ std::vector<std::vector<double>> RandomCurves(size_t dimensions, double depth, s
       const double distance = std::max(0.0, std::abs(static_cast<double>(value) - best) - plateau);
       curve[value] = std::exp(slope * distance);
     }
-    // The first value of a curve is the default. The shuffle makes any value of the curve the default.
+    // The first value of a curve is the default. Because of the shuffle, this can be any of its values.
     std::shuffle(curve.begin(), curve.end(), *random);
   }
   return curves;

@@ -107,7 +107,7 @@ TEST(AutotunerTest, ValuesAreComparedWithWhatWasMeasuredNextToThem) {
   int samples = 0;
   while (!tuner.finished()) {
     // The machine becomes faster after the first value. If the search compared later values with the first measurement,
-    // all of them would seem better than the first value.
+    // they would all seem better than the first value.
     const auto measurement = tuner.AddRound(absl::Microseconds(samples < 2 ? 100 : 50));
     if (!measurement) continue;
     ++samples;
@@ -212,7 +212,7 @@ TEST(IsFasterTest, OnePairThatWasLostDecides) {
   EXPECT_FALSE(IsFaster({fast, usual, fast}, {usual, usual, usual}, 0.02));
 }
 
-// IsFaster compares within pairs of samples. Otherwise the change of the machine's speed would hide the difference.
+// IsFaster compares the samples of each pair. Otherwise the change in the machine's speed would hide the difference.
 TEST(IsFasterTest, AMachineThatSlowsDownBetweenPairsHidesNothing) {
   EXPECT_TRUE(IsFaster({Sample({89, 90, 91}), Sample({178, 180, 182})},
                        {Sample({99, 100, 101}), Sample({198, 200, 202})}, 0.02));

@@ -28,8 +28,8 @@ using ::testing::StartsWith;
 constexpr TunedSettings kDefaults = {
     .fusion_threshold = size_t{64} << 20, .min_bucket_bytes = size_t{1} << 20, .chunk_bytes = 0};
 
-// A simulated job around the tuning role. The job locks a schedule whenever it may, and unlocks the schedule when the
-// role wants a change.
+// A simulated job around the tuning role. It locks a schedule whenever it may, and unlocks the schedule when the role
+// wants a change.
 class Job {
  public:
   // Returns the time of a round with the given settings.
@@ -60,7 +60,7 @@ class Job {
     }
   }
 
-  // Runs the job until the role has ended and its choice is in force.
+  // Runs the job until the role has ended and its choice is in effect.
   void RunToTheEnd(const RoundTime& time) {
     while (!role_->finished() || role_->wants_change()) {
       RunSchedule(time, 1000);
@@ -123,7 +123,7 @@ TEST(TuningRoleTest, RoundsUnderOldSettingsDoNotCount) {
   job.RunSchedule(AlwaysTheSame, 1000);
   ASSERT_TRUE(role.wants_change());
   // Another rank delays the unlock, so this rank stays in the schedule for a while. The rounds until the unlock take no
-  // time. If the role measured these rounds, the new settings would seem very fast.
+  // time. If the role measured them, the new settings would seem very fast.
   for (int i = 0; i < 100; ++i) role.RoundEnds(job.now());
   job.Negotiate();
   job.RunToTheEnd(AlwaysTheSame);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Connects ranks that are threads of a test by message links.
+// Connects ranks that are threads of a test through message links.
 #ifndef RONDA_TESTS_RUNTIME_COLLECTIVES_MESSAGES_LINK_RANKS_H_
 #define RONDA_TESTS_RUNTIME_COLLECTIVES_MESSAGES_LINK_RANKS_H_
 

@@ -18,8 +18,8 @@ namespace {
 
 constexpr CallInfo kInfo = {.label = "x", .limits = {.deadline = absl::Seconds(50)}};
 
-// Numbers of ranks for exchanges of one step and of several steps. If the number is not a power of 8, the last step
-// exchanges fewer blocks than a full step. Up to 8 ranks exchange directly, and up to 64 ranks in two steps.
+// Numbers of ranks for exchanges with one step and with several steps. If the number is not a power of 8, the last step
+// exchanges fewer blocks than the others. Up to 8 ranks exchange directly, and up to 64 ranks in two steps.
 constexpr int kSizes[] = {1, 2, 7, 8, 9, 20, 65};
 
 TEST(DisseminationTest, BlocksOfAllReachAll) {
@@ -28,7 +28,7 @@ TEST(DisseminationTest, BlocksOfAllReachAll) {
     OnEveryLink(links, [&](MessageLink& link) {
       Dissemination exchange(link);
       const Members members(kInfo, link.rank(), size);
-      // The sizes differ, so that data left from an earlier exchange is noticed.
+      // The sizes differ, so that data left over from an earlier exchange is noticed.
       for (size_t bytes : {size_t{3}, size_t{21}, size_t{0}, size_t{8}}) {
         const auto block = [&](int member) { return std::string(bytes, static_cast<char>('!' + member)); };
         const std::string own = block(link.rank());
@@ -79,7 +79,7 @@ TEST(DisseminationTest, GroupsExchangeAmongThemselves) {
 }
 
 // In the second step, a rank waits for ranks that may themselves wait for the late rank. The first rank to give up must
-// be one that waits for the late rank.
+// be one that waits for the late rank itself.
 TEST(DisseminationTest, FirstToGiveUpNamesTheLateRank) {
   constexpr int kSize = 20;
   constexpr RankId kLate = 13;

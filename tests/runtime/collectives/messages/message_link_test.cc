@@ -81,8 +81,8 @@ TEST(MessageLinkTest, FailureOfTheJobEndsAWait) {
   EXPECT_EQ(links[0]->Wait(transfers, links[0]->Running(Info(), 1)), failure);
 }
 
-// A link may connect only a few of the host's ranks. So a link needs the number of all ranks on the host to decide
-// whether ranks share cores.
+// A link may connect only a few of the host's ranks. To decide whether ranks share cores, it needs the number of all
+// ranks on the host.
 TEST(MessageLinkTest, RankAmongMoreThanThereAreCoresHandsItsCoreOver) {
   for (const std::optional<int> ranks_on_host : {std::optional<int>(), std::optional<int>(1 << 20)}) {
     auto ends = ConnectFakeMessages(2, 1);
@@ -95,7 +95,7 @@ TEST(MessageLinkTest, RankAmongMoreThanThereAreCoresHandsItsCoreOver) {
   }
 }
 
-// A fake of PointToPoint. The awaited message comes after `polls` calls of Test, or at the first call of Rest.
+// A fake of PointToPoint. The awaited message arrives after `polls` calls of Test, or at the first call of Rest.
 class AwaitedMessages : public PointToPoint {
  public:
   AwaitedMessages(int polls, bool rest_ends_with_data, bool* has_rested)
@@ -115,7 +115,7 @@ class AwaitedMessages : public PointToPoint {
   bool* const has_rested_;
 };
 
-// Returns whether a rank that shares its core rests if its message comes after `polls` polls.
+// Returns whether a rank that shares its core rests if its message arrives after `polls` polls.
 bool RestsUntilMessageComes(int polls, bool rest_ends_with_data) {
   bool has_rested = false;
   MessageLink link({.messages = std::make_unique<AwaitedMessages>(polls, rest_ends_with_data, &has_rested),
@@ -147,8 +147,8 @@ TEST(CoreYieldsTest, ALongYieldMakesTheNextWaitsSleep) {
   EXPECT_TRUE(yields.MayBegin());
 }
 
-// When a peer ends, a call that sends to the peer or receives from it fails first. A little later, the job's failure
-// names the peer.
+// When a peer ends, a send to the peer or a receive from it fails first. A little later, the job's failure names the
+// peer.
 TEST(MessageLinkTest, FailureOfTheJobExplainsAnErrorOfTheLibrary) {
   int times_asked = 0;
   const absl::Status failure = absl::AbortedError("rank 11 has been killed");

@@ -35,8 +35,8 @@ TEST(PageScratchTest, KeepsItsMemoryForShorterUses) {
   EXPECT_EQ(before[9999], 7);
 }
 
-// Returns the granules of a member's part in their order. Expects that the offset of each range is the number of the
-// granules before it.
+// Returns the granules of a member's part in order. Expects that the offset of each range is the number of granules
+// before it.
 std::vector<size_t> GranulesOf(const ReduceRegions& regions, int member, size_t begin, size_t n) {
   std::vector<size_t> granules;
   regions.ForEachRange(member, begin, n, [&](ReduceRegions::Range range, size_t offset) {

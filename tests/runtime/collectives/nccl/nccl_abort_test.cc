@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Tests aborts while a device is stuck, and aborts without free memory. The file replaces the global operator new, so
-// that a test can make an allocation fail.
+// Tests aborts on a stuck device, and aborts without free memory. The file replaces the global operator new, so that a
+// test can make an allocation fail.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -18,7 +18,7 @@
 
 namespace {
 
-// How many allocations of this thread succeed before one fails. A negative number means that all allocations succeed.
+// How many more allocations of this thread succeed before one fails. If negative, all allocations succeed.
 thread_local int countdown = -1;
 
 void* AllocateOrThrow(size_t size) {
@@ -82,7 +82,7 @@ TEST(NcclAbort, IsMadeAgainWhereMemoryHasRunOut) {
   EXPECT_GT(failures, 2);
 }
 
-// An abort does not end the trainer's work on the device.
+// An abort does not end the trainer's own work on the device.
 TEST(NcclAbort, OfAStuckDeviceReturnsAndAbandonsIt) {
   NcclJob job(2, {.frees = FakeCuda::Frees::kWaitForTheDevice});
   Meet(job);

@@ -21,7 +21,7 @@ TEST(NcclArithmeticTest, NcclReducesWhatItReducesWell) {
   EXPECT_FALSE(is_native(DType::kFloat32, WireFormat::kFp8E4M3, ReduceOp::kSum));
   // NCCL's maximum ignores NaN, but Ronda's maximum keeps it.
   EXPECT_FALSE(is_native(DType::kFloat32, WireFormat::kNone, ReduceOp::kMax));
-  // NCCL lacks the types bool and uint16, and the operator BitXor.
+  // NCCL lacks the dtypes bool and uint16, and the operation BitXor.
   EXPECT_FALSE(is_native(DType::kBool, WireFormat::kNone, ReduceOp::kSum));
   EXPECT_FALSE(is_native(DType::kUint16, WireFormat::kNone, ReduceOp::kSum));
   EXPECT_FALSE(is_native(DType::kInt32, WireFormat::kNone, ReduceOp::kBitXor));

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Tests the failures of the communicator over NCCL, and that its calls do not make the host wait. tests/conformance
-// checks its results.
+// Tests the failures of the NCCL communicator, and that its calls do not block the host. tests/conformance checks its
+// results.
 #include "runtime/collectives/nccl/nccl_communicator.h"
 
 #include <gmock/gmock.h>
@@ -60,7 +60,7 @@ TEST_F(NcclCommunicatorTest, CallsReturnBeforeTheDeviceGetsThere) {
     const DeviceMemory tensor = self.Floats({1.0f, static_cast<float>(rank)});
     {
       StreamHold hold(self.stream());
-      // Makes three calls, each of which uses another algorithm.
+      // Makes three calls, each of which uses a different algorithm.
       ASSERT_EQ(self.Allreduce(tensor, Info("first")), absl::OkStatus());
       ASSERT_EQ(self.Allreduce(tensor, Info("second"), WireFormat::kFloat16), absl::OkStatus());
       ASSERT_EQ(self.communicator().Barrier(Info("third")), absl::OkStatus());
@@ -111,8 +111,8 @@ TEST_F(NcclCommunicatorTest, RoundingErrorsStayWithTheResiduals) {
   job.End();
 }
 
-// (2^25 + 1) - 2^25 is 0 in float32. A ring starts each part of the tensor at another rank. So the order of additions
-// differs, and some sums are 1.
+// (2^25 + 1) - 2^25 is 0 in float32. A ring starts each part of the tensor at a different rank. So the order of
+// additions differs between parts, and some sums are 1.
 TEST_F(NcclCommunicatorTest, SumsAreThoseInTheOrderOfTheRanksWhereThatIsAskedFor) {
   SetFakeNcclFaults(kNoFaults);
   for (const WireFormat wire : {WireFormat::kNone, WireFormat::kBfloat16}) {
@@ -177,8 +177,9 @@ TEST_F(NcclCommunicatorTest, BuffersAreNcclsAndRegisteredOnceWithEveryCommunicat
   EXPECT_EQ(job.cuda().Leaks(), "");
 }
 
-// NCCL must get registered memory either on all ranks or on no rank. If not, the fake NCCL reports an error and hangs.
-// The memory must also be registered after a larger bucket of two ranks, which gives only these two ranks a new buffer.
+// NCCL must get registered memory either on all ranks or on none. Otherwise the fake NCCL reports an error and hangs.
+// The memory must stay registered even after a larger bucket of two ranks, which gives only these two ranks a new
+// buffer.
 TEST_F(NcclCommunicatorTest, GroupsThatGrowABufferKeepItRegisteredForAll) {
   NcclJob& job = Start(3);
   const Group pair({0, 1});
@@ -365,7 +366,7 @@ TEST_F(NcclCommunicatorTest, LongWaitIsReportedOnce) {
   job.End();
 }
 
-// NCCL's deadline does not include the time for which a rank computes longer than the others.
+// NCCL's deadline does not include the time that a rank computes longer than the others.
 TEST_F(NcclCommunicatorTest, RankThatComesLateToTheFirstCallIsWaitedForAsLongAsTheCallSays) {
   NcclJob& job = Start(2, kNoFaults, absl::Milliseconds(50));
   job.OnEveryRank([](RankId rank, NcclRank& self) {

@@ -22,7 +22,7 @@ namespace {
 
 constexpr int kRanks = 2;
 
-// A rank with a communicator of all ranks, and memory that is registered with this communicator.
+// A rank with a communicator of all ranks, and with memory that is registered with it.
 struct Rank {
   std::shared_ptr<Device> device;
   std::unique_ptr<Communicator> host;
@@ -83,7 +83,7 @@ class NcclGroupsTest : public ::testing::Test {
     ASSERT_EQ(rank.groups->Register(rank.entry, rank.memory.data(), 64), absl::OkStatus());
   }
 
-  // Adds up the first elements of all ranks' memory.
+  // Adds up the first `count` elements of each rank's memory.
   absl::Status Sum(int i, size_t count = 1) {
     const Rank& rank = ranks_[i];
     const CallInfo info = {.label = "a sum"};
@@ -148,7 +148,7 @@ TEST_F(NcclGroupsTest, CallsAreMadeWithoutAThreadOfNccls) {
   EXPECT_EQ(PopFakeNcclReport(), "");
 }
 
-// In the first call of each kind, NCCL connects the ranks, and waits for all ranks.
+// In the first call of each kind, NCCL connects the ranks, and so waits for all of them.
 TEST_F(NcclGroupsTest, AbortEndsACallThatWaitsForARank) {
   absl::Status status;
   std::thread caller([&] { status = Sum(0); });

@@ -60,7 +60,7 @@ static_assert(offsetof(NcclConfig, split_share) == offsetof(ncclConfig_t, splitS
 static_assert(kNcclUndefined == NCCL_CONFIG_UNDEF_INT);
 static_assert(sizeof(NcclConfig) <= sizeof(ncclConfig_t));
 
-// Whether each parameter has the same size in NCCL's declaration and in nccl_library.h.
+// Whether each parameter has the same size in NCCL's own declaration and in nccl_library.h.
 template <typename Ours, typename Theirs>
 struct HasSameShape : std::false_type {};
 template <typename OurResult, typename... Ours, typename TheirResult, typename... Theirs>

@@ -24,7 +24,7 @@ struct NcclJobOptions {
   size_t chunk_bytes = NcclReduce::kChunkBytes;
 };
 
-// One rank of an NcclJob, with a device, a stream, and helpers for tests.
+// One rank of an NcclJob, with its device, its stream, and helpers for tests.
 class NcclRank {
  public:
   NcclRank(const ronda_cuda_plugin* plugin, std::shared_ptr<InProcessJob> job, RankId rank, int size,
@@ -34,7 +34,7 @@ class NcclRank {
   Device& device() { return *device_; }
   StreamHandle stream() const { return stream_->handle(); }
 
-  // Returns memory of the device that holds `values`.
+  // Returns device memory that holds `values`.
   DeviceMemory Floats(const std::vector<float>& values);
   std::vector<float> Read(const DeviceMemory& memory) const;
 
@@ -51,7 +51,7 @@ class NcclRank {
   std::unique_ptr<NcclCommunicator> communicator_;
 };
 
-// A job whose ranks are threads. Each rank has a fake device, and all ranks use a fake NCCL.
+// A job whose ranks are threads. Each rank has a fake device, and all ranks use the fake NCCL.
 class NcclJob {
  public:
   explicit NcclJob(int size, const NcclJobOptions& options = {});
@@ -63,7 +63,7 @@ class NcclJob {
 
   // Runs body(rank) for each rank, on its own thread.
   void OnEveryRank(const std::function<void(RankId, NcclRank&)>& body);
-  // Ends the ranks' communicators, each on its own thread.
+  // Destroys the ranks' communicators, each on its own thread.
   void End();
 
  private:

@@ -76,7 +76,7 @@ TEST_F(NcclLibraryTest, MissingOneIsNamedWithTheRemedy) {
               AllOf(HasSubstr("/nowhere/libnccl.so.2"), HasSubstr("RONDA_NCCL_LIBRARY")));
 }
 
-// The search for NCCL asks the dynamic loader first, then looks in the CUDA toolkit, then in the other folders. This
+// The search for NCCL asks the dynamic loader first, and then looks in the CUDA toolkit and in the other folders. This
 // test needs a machine whose loader finds no NCCL.
 TEST_F(NcclLibraryTest, ToolkitsFolderIsLookedAt) {
   if (dlopen("libnccl.so.2", RTLD_NOW | RTLD_LOCAL) != nullptr) GTEST_SKIP() << "the loader finds an NCCL";
@@ -91,7 +91,7 @@ TEST_F(NcclLibraryTest, ToolkitsFolderIsLookedAt) {
   EXPECT_THAT((*library)->path, AnyOf(HasSubstr("toolkit/lib64"), EndsWith("libfake_nccl.so")));
 }
 
-// PyTorch's packages install NCCL in the virtual environment.
+// PyTorch's packages install NCCL into the virtual environment.
 TEST_F(NcclLibraryTest, PackagesOfAVirtualEnvironmentAreLookedAtBehindWhatIsNamedAndAheadOfTheSystems) {
   const std::vector<std::string> places = NcclPlaces("", "/opt/cuda", "/home/me/env");
   const auto at = [&](const std::string& place) {

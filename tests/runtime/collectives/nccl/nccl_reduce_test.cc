@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Tests the algorithms of reductions over NCCL, namely their calls of NCCL, the chunks of large buckets, and their
-// memory. tests/conformance checks the results of many more cases.
+// Tests the algorithms of reductions over NCCL: their NCCL calls, the chunks of large buckets, and their memory.
+// tests/conformance checks the results of many more cases.
 #include "runtime/collectives/nccl/nccl_reduce.h"
 
 #include <gmock/gmock.h>
@@ -61,7 +61,7 @@ Tensors TensorsOf(NcclRank& self, RankId rank, absl::Span<const size_t> counts,
   return tensors;
 }
 
-// Returns `part` of the sum of these tensors over all `ranks`, divided, and the unchanged element after it.
+// Returns `part` of the divided sum of these tensors over all `ranks`, and the unchanged element after it.
 std::vector<float> SumOf(PartRange part, const std::vector<RankId>& ranks, float divisor) {
   const auto n = static_cast<float>(ranks.size());
   const auto of_ranks = static_cast<float>(std::accumulate(ranks.begin(), ranks.end(), 0));
@@ -81,7 +81,7 @@ class NcclReduceTest : public ::testing::Test {
     EXPECT_EQ(PopFakeNcclReport(), "");
   }
 
-  // Reduce-scatters tensors of these sizes among `group`, divided by 4, and checks the results.
+  // Reduce-scatters tensors of these sizes among `group`, with the sums divided by 4, and checks the results.
   static void ReduceScatter(NcclJob& job, absl::Span<const size_t> counts, WireFormat wire, const Group& group) {
     job.OnEveryRank([&](RankId rank, NcclRank& self) {
       const std::optional<int> position = group.PositionOf(rank);
@@ -132,8 +132,8 @@ TEST_F(NcclReduceTest, MembersThatReceivePartsMakeOneReduceScatterOfThem) {
   job.End();
 }
 
-// If sums are in the order of the ranks, Ronda adds up instead of NCCL. Each member receives only its own part of the
-// result, and no call of NCCL gathers the parts.
+// If sums are in the order of the ranks, Ronda does the additions, not NCCL. Each member receives only its own part of
+// the result, and no NCCL call gathers the parts.
 TEST_F(NcclReduceTest, PartsAreExchangedAloneWhereRondaAddsUp) {
   NcclJob job(3, {.init_deadline = kLong, .order = SumOrder::kOfRanks});
   const int others = FakeNcclCalls("AllReduce") + FakeNcclCalls("AllGather") + FakeNcclCalls("ReduceScatter");
@@ -226,7 +226,7 @@ Outcome AllreduceWithFeedback(NcclJob& job, WireFormat wire) {
   return outcome;
 }
 
-// Results have defined bits only if Ronda adds up instead of NCCL.
+// Results have defined bits only if Ronda does the additions.
 TEST_F(NcclReduceTest, ResultsAndResidualsDoNotDependOnTheChunks) {
   for (const WireFormat wire : {WireFormat::kNone, WireFormat::kFloat16, WireFormat::kFp8E4M3}) {
     SCOPED_TRACE(Name(wire));
@@ -244,7 +244,7 @@ TEST_F(NcclReduceTest, ResultsAndResidualsDoNotDependOnTheChunks) {
   }
 }
 
-// If NCCL adds up, Ronda makes one call of NCCL for each chunk.
+// If NCCL does the additions, Ronda makes one NCCL call per chunk.
 TEST_F(NcclReduceTest, AllreduceOfNcclTravelsInChunksToo) {
   constexpr size_t kChunk = 8 << 10;
   NcclJob job(3, {.init_deadline = kLong, .order = SumOrder::kOfNccl, .chunk_bytes = kChunk});
@@ -255,7 +255,7 @@ TEST_F(NcclReduceTest, AllreduceOfNcclTravelsInChunksToo) {
   job.End();
 }
 
-// Represents a bucket of 1 GiB in chunks of 32 MiB, with all sizes divided by 16.
+// Stands for a bucket of 1 GiB in chunks of 32 MiB, with all sizes divided by 16.
 TEST_F(NcclReduceTest, MemoryIsBoundedWhateverTheSizeOfABucket) {
   constexpr size_t kChunk = 2 << 20;
   constexpr size_t kBucket = 64 << 20;
@@ -270,16 +270,16 @@ TEST_F(NcclReduceTest, MemoryIsBoundedWhateverTheSizeOfABucket) {
       self.Finish();
       EXPECT_TRUE(self.Read(tensor) == std::vector<float>(kBucket / sizeof(float), 2.0f));
     });
-    // Each rank needs two chunks, and two more for the other ranks' data in an exchange. Each buffer is smaller at
-    // first, and is replaced.
+    // Each rank needs two chunks, and two more for the other ranks' data in an exchange. Each buffer begins smaller,
+    // and is then replaced.
     EXPECT_LT(job.cuda().peak_bytes(), kBucket + 4 * 2 * kChunk + (1 << 20));
     job.End();
     EXPECT_EQ(job.cuda().Leaks(), "");
   }
 }
 
-// While NCCL waits for the other rank's first chunk, this rank packs its second chunk. Then the rounding errors of the
-// second chunk appear.
+// While NCCL waits for the other rank's first chunk, this rank packs its second chunk. The rounding errors of the
+// second chunk then appear.
 TEST_F(NcclReduceTest, TheNextChunkIsPackedWhileOneTravels) {
   constexpr size_t kChunk = 4 << 10;
   constexpr size_t kCount = 3 * kChunk / 2;  // three chunks of float16

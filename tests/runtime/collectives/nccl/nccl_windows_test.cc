@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Tests that Ronda's buffers become symmetric windows of NCCL on all ranks together. The fake NCCL reports an error and
-// hangs if a window is used on some ranks only.
+// Tests that Ronda's buffers become symmetric NCCL windows on all ranks together. The fake NCCL reports an error and
+// hangs if only some ranks use a window.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -93,7 +93,7 @@ TEST_F(NcclWindowsTest, BuffersGrowAlikeOnAllRanksOfACommunicator) {
   EXPECT_EQ(job.cuda().Leaks(), "");
 }
 
-// 2048 + 1 rounds to 2048 in float16. NCCL's ring rounds after each addition, and its kernels for windows do not.
+// 2048 + 1 rounds to 2048 in float16. NCCL's ring rounds after each addition, but its kernels for windows do not.
 TEST_F(NcclWindowsTest, SumsOf16BitNumbersAreRoundedOnce) {
   NcclJob& job = Start(3);
   job.OnEveryRank([](RankId rank, NcclRank& self) {
@@ -126,7 +126,7 @@ TEST_F(NcclWindowsTest, RankThatCannotRegisterEndsTheJobWithNcclsText) {
   job.End();
 }
 
-// The memory that is left would suffice for a smaller buffer. But the window of the other rank would be larger.
+// The remaining memory would suffice for a smaller buffer, but the window of the other rank would be larger.
 TEST_F(NcclWindowsTest, RankWithoutMemoryForAWindowOfTheSameSizeFails) {
   constexpr size_t kUnit = size_t{2} << 20;
   constexpr size_t kFloats = kUnit / sizeof(float);

@@ -61,7 +61,7 @@ TEST_F(StreamBufferTest, GivesTheSameMemoryUntilItDoesNotSuffice) {
   EXPECT_NE(*buffer_->Get(kUnit + 1), first);
 }
 
-// Freeing memory would wait for the device, and thereby for other ranks' work.
+// Freeing memory would wait for the device, and so for other ranks' work.
 TEST_F(StreamBufferTest, OutgrownMemoryIsKeptAndGrowthDoubles) {
   Start();
   const size_t before = cuda_->allocations();

@@ -14,7 +14,7 @@ namespace {
 
 constexpr size_t kChunkBytes = 1 << 20;
 
-// Returns segments with the given numbers of elements. The tests do not read or write the tensors' memory.
+// Returns segments with these numbers of elements. The tests do not access the tensors' memory.
 class Bucket {
  public:
   explicit Bucket(const std::vector<size_t>& counts) : memory_(counts.size()) {

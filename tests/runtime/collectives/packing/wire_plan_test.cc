@@ -36,7 +36,7 @@ TEST(WirePlanTest, TensorsBeginWhereTheDeviceAccessesThemBest) {
   EXPECT_EQ(plan.bytes(), 48u);
 }
 
-// A block has 260 bytes. Four blocks are the smallest number of blocks whose size is a multiple of 16 bytes.
+// A block has 260 bytes. Four blocks are the smallest number of blocks whose total size is a multiple of 16 bytes.
 TEST(WirePlanTest, BlocksBeginAtMultiplesOfBlocks) {
   const std::vector<Segment> segments = {{.count = 1}, {.count = 257}};
   WirePlan plan;
@@ -71,8 +71,8 @@ TEST(WirePlanTest, ShardsCoverTheChunkAndBeginAtUnits) {
   }
 }
 
-// Every element is in exactly one chunk. No chunk cuts a block of 8-bit codes, so the bits of a block do not depend on
-// the chunks.
+// Every element is in exactly one chunk. No chunk splits a block of 8-bit codes, so the bits of a block do not depend
+// on the chunks.
 TEST(WirePlanTest, ChunksHaveEveryElementOnceAndWholeGranules) {
   for (WireFormat wire : {WireFormat::kNone, WireFormat::kFloat16, WireFormat::kFp8E4M3}) {
     for (size_t chunk_bytes : {size_t{1}, size_t{2080}, size_t{10'000}}) {
@@ -136,7 +136,7 @@ TEST(WirePlanTest, RegionsHaveWhatTheirMembersReceive) {
   }
 }
 
-// In a reduce, one member receives everything. Separate regions would all be as long as the region of this member.
+// In a reduce, one member receives everything. Separate regions would all be as long as that member's region.
 TEST(WirePlanTest, ThereIsOneRegionIfMembersReceiveVeryDifferentShares) {
   const std::vector<Segment> segments = {{.count = 1000}};
   const auto part_of = [](size_t, int member) { return PartRange{.begin = 0, .count = member == 1 ? 1000u : 0u}; };

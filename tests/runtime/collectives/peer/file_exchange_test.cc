@@ -38,7 +38,7 @@ std::string ContentOf(const UniqueFd& file) {
   return text;
 }
 
-// Ranks whose numbers in the job are 10, 11, ...
+// The ranks' numbers in the job are 10, 11, ...
 struct Ranks {
   explicit Ranks(int size) {
     for (int i = 0; i < size; ++i) {
@@ -61,7 +61,7 @@ struct Ranks {
   std::vector<RankId> numbers;
 };
 
-// Sends a file to `to`, in the name of rank 5 but without the secret.
+// Sends a file to `to`, claiming to be rank 5, but without the secret.
 void SendForeign(const FileExchange::Address& to) {
   const UniqueFd socket(::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0));
   sockaddr_un name = {};

@@ -38,14 +38,15 @@ float Sum(const Group& group, int step) {
   return sum;
 }
 
-// Gives the device of `rank` an allreduce in which other ranks do not take part, so that its stream waits for them.
+// Enqueues an allreduce on the device of `rank`. The other ranks do not take part, so the stream of `rank` waits for
+// them.
 void LetWait(PeerRank& rank, const DeviceMemory& tensor) {
   ASSERT_EQ(rank.Allreduce(tensor, Info("x")), absl::OkStatus());
   EXPECT_FALSE(rank.HasFinished());
 }
 
-// All streams of all ranks share one queue, and groups overlap. A wait that were given to the device too early would
-// block the arrival for which it waits.
+// All streams of all ranks share one queue, and the groups overlap. A wait that was enqueued too early would block the
+// arrival for which it waits.
 TEST(PeerCommunicatorTest, ThreadsThatShareAQueueDoNotBlockEachOther) {
   constexpr int kRanks = 4;
   PeerJob job(kRanks, {.devices = 1, .delay_seed = 5, .queues = 1});
@@ -63,7 +64,7 @@ TEST(PeerCommunicatorTest, ThreadsThatShareAQueueDoNotBlockEachOther) {
   });
 }
 
-// The same with ranks whose queues are their own, beside ranks that share one.
+// The same with ranks that have their own queues, beside ranks that share one.
 TEST(PeerCommunicatorTest, RanksOnSeveralDevicesMakeCallsAhead) {
   constexpr int kRanks = 3;
   PeerJob job(kRanks, {.devices = 2, .delay_seed = 6, .queues = 1});
@@ -103,7 +104,7 @@ TEST(PeerCommunicatorTest, ARankDoesNotOverwriteWhatAnotherRankStillReads) {
   });
 }
 
-// Returns the calls of all ranks for `steps` allreduces of tensors that come again.
+// Returns the number of calls that all ranks make for `steps` allreduces of the same tensors.
 size_t CallsOfSteps(PeerJob& job, size_t count, int steps) {
   std::vector<DeviceMemory> tensors(static_cast<size_t>(job.size()));
   const auto run = [&](int times) {
@@ -148,8 +149,8 @@ TEST(PeerCommunicatorTest, AnAbortEndsTheWaitForARankThatDoesNotCome) {
   self.communicator->Abort();
 }
 
-// The stream of rank 0 goes on with incomplete data after its abort, and writes the words for which the others wait.
-// Rank 2 comes late, so without further rules rank 1 would now reduce the incomplete data.
+// After its abort, the stream of rank 0 goes on with incomplete data, and writes the words for which the others wait.
+// Rank 2 is late, so without further rules, rank 1 would now reduce the incomplete data.
 TEST(PeerCommunicatorTest, OtherRanksDoNotUseWhatAnAbortedRankComputes) {
   PeerJob job(3, {.devices = 3});
   std::vector<DeviceMemory> tensors;
@@ -172,8 +173,8 @@ TEST(PeerCommunicatorTest, OtherRanksDoNotUseWhatAnAbortedRankComputes) {
   EXPECT_TRUE(job.rank(1).HasFinished());
 }
 
-// Rank 1 is between its meeting with rank 0 and its reads when rank 0 is aborted. Rank 0's stream waits for nobody any
-// more, so it packs its third tensor into the slot that rank 1 reads.
+// Rank 0 is aborted when rank 1 is between its meeting with rank 0 and its reads. Rank 0's stream no longer waits for
+// anyone, so it packs its third tensor into the slot that rank 1 reads.
 TEST(PeerCommunicatorTest, OtherRanksDoNotUseAPadThatAnAbortedRankOverwrites) {
   PeerJob job(2, {.devices = 2});
   const DeviceMemory own = job.rank(1).Floats(std::vector<float>(kFew, Value(1, 0)));
@@ -228,7 +229,7 @@ TEST(PeerCommunicatorTest, AnAbortAbandonsAStuckDevice) {
   self.Finish();
 }
 
-// The second abort of a rank must not hold the other rank again, whose own abort is over.
+// The second abort of a rank must not hold the other rank again, because that rank's own abort is over.
 TEST(PeerCommunicatorTest, StreamsOfAbandonedDevicesGoOnWhenTheTrainersKernelsEnd) {
   PeerJob job(2, {.devices = 2});
   std::optional<StreamHold> trainers_kernels[] = {std::optional<StreamHold>(job.rank(0).stream->handle()),
@@ -264,7 +265,7 @@ TEST(PeerCommunicatorTest, AFailureOfTheJobEndsTheWaitForALateThread) {
   EXPECT_THAT(std::string(status.message()), HasSubstr("rank 1 has died"));
 }
 
-// Returns the error that all ranks of a job get, which must be the same.
+// Returns the error that all ranks of a job get. It must be the same on all of them.
 std::string Refusal(const FakeCuda::Options& options) {
   const PeerJob job(2, options);
   EXPECT_EQ(job.connected()[0], job.connected()[1]);

@@ -31,7 +31,7 @@ struct PeerRank {
   std::unique_ptr<PeerMarks> marks = std::make_unique<PeerMarks>();
   std::unique_ptr<PeerCommunicator> communicator;
 
-  // Returns memory of the device that holds `values`, and the values of such memory.
+  // Floats returns device memory that holds `values`; Read returns the values of such memory.
   DeviceMemory Floats(const std::vector<float>& values) const;
   static std::vector<float> Read(const DeviceMemory& memory);
 
@@ -52,7 +52,7 @@ class PeerJob {
   int size() const { return static_cast<int>(ranks_.size()); }
   const FakeCuda& cuda() const { return cuda_; }
   PeerRank& rank(RankId rank) { return ranks_[static_cast<size_t>(rank)]; }
-  // Returns the errors with which the ranks' communicators were made.
+  // Returns the errors with which the ranks' communicators were created.
   const std::vector<absl::Status>& connected() const { return connected_; }
   void Fail(const absl::Status& failure) { job_->Fail(0, failure); }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Tests how streams and the host wait for each other when device tensors travel through host memory. tests/conformance
+// Tests how streams and the host wait for each other when device tensors go through host memory. tests/conformance
 // checks the results.
 #include "runtime/collectives/staged/staged_communicator.h"
 
@@ -62,7 +62,7 @@ class StagedCommunicatorTest : public ::testing::Test {
     ASSERT_EQ(event->Wait(), absl::OkStatus());
   }
 
-  // Makes an allreduce in place, which doubles the values.
+  // Makes an in-place allreduce, which doubles the values.
   absl::Status Double(const DeviceMemory& tensor, absl::Duration deadline = absl::Minutes(1)) {
     const Segment segment = {.input = tensor.data(), .output = tensor.data(), .count = tensor.size() / sizeof(float)};
     return staged_->Reduce({.info = {.label = "conv1/weight", .limits = {.deadline = deadline}},
@@ -84,7 +84,7 @@ TEST_F(StagedCommunicatorTest, HasTheRanksOfTheHostsCommunicator) {
   EXPECT_EQ(staged_->rank(), 0);
 }
 
-// The stream already has work that writes the tensor before the call.
+// Before the call, the stream already has work that writes the tensor.
 TEST_F(StagedCommunicatorTest, CallWaitsForTheStreamsEarlierWork) {
   const DeviceMemory tensor = Tensor({1, 2});
   const DeviceMemory later = Tensor({3, 4});

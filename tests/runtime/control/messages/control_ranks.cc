@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The program of each rank of mpirun_control_test: control_ranks PLUGIN open_mpi|mpich mpi|tcp
+// The program that each rank of mpirun_control_test runs: control_ranks PLUGIN open_mpi|mpich mpi|tcp
 // rounds|measure|idle|failure [FOLDER]. FOLDER is for `failure` only.
 //
-// To compare the control planes by hand, run mpirun -np 2 control_ranks ... mpi measure, then this command with tcp
-// instead of mpi.
+// To compare the control planes by hand, run mpirun -np 2 control_ranks ... mpi measure, and then the same command with
+// tcp instead of mpi.
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -30,7 +30,7 @@
 namespace ronda::testing {
 namespace {
 
-// A report and a list with the lengths that they have in a cached step of ResNet-50.
+// A report and a list, as long as in a cached step of ResNet-50.
 constexpr char kReport[] = "12345";
 constexpr char kList[] = "12345678901234567";
 
@@ -128,12 +128,12 @@ void Idle(Program& program) {
   std::printf("idle: %.2f %% of a core\n", (CpuSeconds() - before) / 3 * 100);
 }
 
-// The last rank fails. Each rank writes the failure to the file `folder`/RANK, and waits for the files of all ranks
-// before it exits, because mpirun ends all ranks when the first one exits.
+// The last rank fails. Each rank writes the failure to the file `folder`/RANK. Before it exits, it waits for the files
+// of all ranks, because mpirun ends all ranks when the first one exits.
 void FailAndSay(Program& program, const std::string& folder) {
   ControlPlane& control = *program.control;
   const bool is_last = program.session->rank() == program.session->size() - 1;
-  // All ranks have started when rank 0 has a report from each rank.
+  // All ranks have started when rank 0 has received a report from each of them.
   if (program.is_root() || is_last) {
     Round(program);
   } else {

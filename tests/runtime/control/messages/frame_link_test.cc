@@ -18,8 +18,8 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// Returns the next frame that arrives at `to`. The function also polls `from`, because a long frame moves only while
-// its sender polls.
+// Returns the next frame that arrives at `to`. Also polls `from`, because a long frame moves only while its sender
+// polls.
 absl::StatusOr<LinkFrame> Transfer(FrameLink& from, FrameLink& to) {
   for (;;) {
     const absl::StatusOr<std::optional<LinkFrame::Kind>> sent = from.PopSent();

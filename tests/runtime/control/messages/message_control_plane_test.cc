@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Tests how the control plane over messages starts, and how it passes on messages while no thread listens. After a
+// Tests how the control plane over messages starts, and how it forwards messages while no thread receives. After a
 // failure of the job, the control plane must not call the message library any more.
 #include "runtime/control/messages/message_control_plane.h"
 
@@ -35,7 +35,7 @@ struct Traffic {
   std::atomic<bool> has_no_memory{false};  // the next message is not sent, for lack of memory
 };
 
-// Passes all calls on to another PointToPoint, and counts the calls.
+// Forwards all calls to another PointToPoint, and counts them.
 class CountedMessages final : public PointToPoint {
  public:
   CountedMessages(std::unique_ptr<PointToPoint> messages, std::shared_ptr<Traffic> traffic)
@@ -145,7 +145,7 @@ TEST(MessageControlPlaneTest, UnlockRequestAndBroadcastPassThroughRanksThatDoNot
   EXPECT_EQ(ReceiveSome(*planes[3]).broadcasts, std::vector<std::string>{"x"});
 }
 
-// A collective that waits for messages learns of a failure only by calling failure().
+// A collective that waits for messages learns of a failure only through failure().
 TEST(MessageControlPlaneTest, FailureReachesARankThatOnlyAsksForIt) {
   const auto planes = Connect({.size = 5, .fan_out = 2});
   planes[4]->Fail(absl::DataLossError("lost"));
@@ -155,7 +155,7 @@ TEST(MessageControlPlaneTest, FailureReachesARankThatOnlyAsksForIt) {
   }
 }
 
-// The control plane must report the rank's departure and exit to its caller, which then tells the other ranks on the
+// The control plane must report the rank's departure and exit to its caller, which then notifies the other ranks of the
 // host.
 TEST(MessageControlPlaneTest, DepartureAndExitAreAlsoToldTheCaller) {
   std::vector<std::string> told;
@@ -170,7 +170,7 @@ TEST(MessageControlPlaneTest, DepartureAndExitAreAlsoToldTheCaller) {
   EXPECT_THAT(told, ::testing::ElementsAre("exits", "departs"));
 }
 
-// After a failure the buffer of a collective may be gone, and any call to the library may write to it.
+// After a failure, the buffer of a collective may be gone, but any call to the library may still write to it.
 TEST(MessageControlPlaneTest, RankThatKnowsOfTheFailureCallsTheLibraryNoMore) {
   MessageRanks ranks = {.size = 5, .fan_out = 2};
   const auto traffic = Count(&ranks);
@@ -203,8 +203,8 @@ TEST(MessageControlPlaneTest, RankThatKnowsOfTheFailureCallsTheLibraryNoMore) {
   for (size_t rank = 0; rank < planes.size(); ++rank) EXPECT_EQ(traffic[rank]->calls, calls_when_known[rank]);
 }
 
-// A rank runs out of memory while its control plane's thread passes on a message of another rank. The message may be
-// lost, so the rank must not pass on the next message.
+// A rank runs out of memory while its control plane's thread forwards a message of another rank. This message may be
+// lost, so the rank must not forward the next one.
 TEST(MessageControlPlaneTest, RankThatRunsOutOfMemoryFailsAndTellsTheOthers) {
   const auto [traffic, planes] =
       ConnectAndCount({.size = 7, .fan_out = 2, .adapt = WithHeartbeats(absl::Milliseconds(20), absl::Seconds(60))});
@@ -267,8 +267,8 @@ TEST(MessageControlPlaneTest, HeartbeatsKeepAnIdleJobAlive) {
   for (const auto& plane : planes) EXPECT_EQ(plane->failure(), absl::OkStatus());
 }
 
-// 33 ranks send equal reports. A rank sends at most one message per message from its children, and one message for its
-// own report. Rank 0 receives the report of each rank once.
+// 33 ranks send equal reports. A rank sends at most one message per message from its children, plus one for its own
+// report. Rank 0 receives each rank's report once.
 TEST(MessageControlPlaneTest, EqualReportsThatMeetOnTheirWayAreOneMessage) {
   const auto [traffic, planes] =
       ConnectAndCount({.size = 33, .fan_out = 4, .adapt = WithHeartbeats(absl::Hours(1), absl::InfiniteDuration())});
@@ -287,7 +287,7 @@ TEST(MessageControlPlaneTest, EqualReportsThatMeetOnTheirWayAreOneMessage) {
       EXPECT_TRUE(heard.insert(message.from).second) << message.from;
     }
   }
-  // Ranks 1 to 4 are rank 0's children. Rank 1 has 16 ranks below it in the tree, and sends its own report too.
+  // Ranks 1 to 4 are rank 0's children. Rank 1 has 16 ranks below it in the tree, and also sends its own report.
   EXPECT_LE(traffic[1]->sent - before[1], 17);
   for (RankId leaf = 9; leaf < 33; ++leaf) {
     EXPECT_EQ(traffic[static_cast<size_t>(leaf)]->sent - before[static_cast<size_t>(leaf)], 1) << leaf;

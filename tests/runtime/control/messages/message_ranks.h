@@ -17,17 +17,17 @@ struct MessageRanks {
   int size = 2;
   int fan_out = kMpiControlFanOut;
   uint64_t seed = 1;
-  // A function that may change each rank's options before the rank connects. nullptr changes nothing.
+  // May change each rank's options before the rank connects. nullptr changes nothing.
   std::function<void(MessageControlPlaneOptions& options)> adapt = nullptr;
 };
 
-// Returns the control plane's options of each rank.
+// Returns each rank's control plane options.
 std::vector<MessageControlPlaneOptions> OptionsOf(const MessageRanks& ranks);
 
 // Connects the ranks, each on its own thread.
 TriedPlanes ConnectAll(std::vector<MessageControlPlaneOptions> options);
 
-// Connects the ranks and expects all to connect. If a rank does not connect, returns no ranks.
+// Connects the ranks, and expects all of them to connect. If one does not, returns no ranks.
 Planes Connect(const MessageRanks& ranks);
 
 }  // namespace ronda::testing

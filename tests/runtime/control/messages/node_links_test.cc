@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Tests a rank's links over sockets. The test holds the other ends of the sockets.
+// Tests a rank's links over sockets, whose other ends the test holds.
 #include "runtime/control/messages/node_links.h"
 
 #include <sys/socket.h>
@@ -23,7 +23,7 @@ using Kind = LinkFrame::Kind;
 
 constexpr char kJobId[] = "job";
 
-// A neighbour of the tested rank. The neighbour has only a link, and no control plane.
+// A neighbour of the tested rank, with only a link and no control plane.
 class Neighbour {
  public:
   Neighbour(RankId self, RankId rank, UniqueFd socket)
@@ -71,7 +71,7 @@ class NodeLinksTest : public ::testing::Test {
   std::unique_ptr<NodeLinks> links_;
 };
 
-// To find the last frames of a broken socket, TcpMessages reads all sockets. Then the rank must receive the frames that
+// To find the last frames of a broken socket, TcpMessages reads all sockets. The rank must then receive the frames that
 // TcpMessages has read, although their sockets are no longer ready.
 TEST_F(NodeLinksTest, FramesThatAreReadWhenALinkBreaksAreReceived) {
   Make(0, 2, {1, 2});
@@ -97,8 +97,8 @@ TEST_F(NodeLinksTest, FailureOfALinkThatBreaksInFlushReachesTheLinksBeforeIt) {
   EXPECT_THAT(pieces, HasSubstr("is gone"));
 }
 
-// A child may connect for a long time, because it waits for another rank. So the parent may be gone when the child
-// opens the link.
+// A child may take long to connect, because it waits for another rank. So the parent may be gone when the child opens
+// the link.
 TEST_F(NodeLinksTest, NeighbourThatOpensTheLinkAfterTheRankHasGoneFindsTheFailure) {
   Make(0, 2, {1, 2});
   links_->Open();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Helpers of the tests of control planes over messages. All ranks of these tests are in this process.
+// Helpers for tests of control planes over messages, with all ranks in this process.
 #ifndef RONDA_TESTS_RUNTIME_CONTROL_MESSAGES_PLANES_H_
 #define RONDA_TESTS_RUNTIME_CONTROL_MESSAGES_PLANES_H_
 
@@ -17,7 +17,7 @@
 namespace ronda::testing {
 
 using Planes = std::vector<std::unique_ptr<ControlPlane>>;
-// The control plane of each rank, or the reason why the rank has none.
+// Each rank's control plane, or the reason why it has none.
 using TriedPlanes = std::vector<absl::StatusOr<std::unique_ptr<ControlPlane>>>;
 
 // Returns the descriptions of `size` ranks in this process.
@@ -36,7 +36,7 @@ Planes ExpectAll(TriedPlanes tried);
 // Calls Receive() until a message has arrived. The control plane's rank must be one that gets only one kind of message.
 ControlPlane::Inbox ReceiveSome(ControlPlane& control);
 
-// Waits until this rank knows a failure of the job, and returns it.
+// Waits until this rank knows of a failure of the job, and returns the failure.
 absl::Status AwaitFailure(ControlPlane& control);
 
 }  // namespace ronda::testing

@@ -82,7 +82,7 @@ TEST(TcpControlPlaneTest, RefusedCallFailsTheStartAndIsNamed) {
   close(ends[0]);
 }
 
-// Stops the heartbeats, because their thread also moves messages.
+// Stops the heartbeats, because the thread that sends them also moves messages.
 void SendNoHeartbeats(TcpRank& rank) {
   rank.control.heartbeat = absl::Hours(1);
   rank.control.heartbeat_timeout = absl::InfiniteDuration();
@@ -94,14 +94,14 @@ TEST(TcpControlPlaneTest, BroadcastsNeedNoHelpFromTheRanksInBetween) {
   EXPECT_EQ(ReceiveSome(*planes[3]).broadcasts.at(0), "x");
 }
 
-// Sets short timeouts. In a job, one setting is the timeout of the connections and also the timeout of the control
+// Sets short timeouts. In a job, one setting is both the timeout of the connections and the timeout of the control
 // plane.
 void StartWithinMoments(TcpRank& rank) {
   rank.mesh.timeout = absl::Milliseconds(1500);
   rank.control.start_timeout = rank.mesh.timeout;
 }
 
-// Rank 3 is missing. Only rank 1, the parent of rank 3, notices that rank 3 is missing, and tells the other ranks.
+// Rank 3 is missing. Only its parent, rank 1, notices this, and tells the other ranks.
 TEST(TcpControlPlaneTest, MissingRankIsNamedToEverybody) {
   auto ranks = RanksOf({.size = 4, .fan_out = 2, .adapt = StartWithinMoments});
   const std::string address = NumericText(ranks[1].listener->endpoint());
@@ -176,8 +176,7 @@ TEST(TcpControlPlaneTest, WireThatFallsSilentIsNoticedByBothEnds) {
   EXPECT_EQ(Text(AwaitFailure(**planes[0])), PeerText(2) + silent);
 }
 
-// The thread that polls also drives the engine. The polling thread may be in a long collective while another thread is
-// in Wait().
+// The thread that polls also drives the engine. It may be in a long collective while another thread is in Wait().
 TEST(TcpControlPlaneTest, MessagesPassThroughARankWhosePollingThreadDoesNotLook) {
   const auto planes = Connect({.size = 3, .fan_out = 1, .adapt = SendNoHeartbeats});
   const absl::Time deadline = SteadyNow() + absl::Minutes(1);
@@ -207,7 +206,7 @@ TEST(TcpControlPlaneTest, IdleRanksSleep) {
   other.join();
 }
 
-// Returns the descriptors of this process' pipes.
+// Returns the descriptors of this process's pipes.
 std::set<int> Pipes() {
   std::set<int> pipes;
   for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
@@ -221,7 +220,7 @@ std::set<int> Pipes() {
 }
 
 // Closes descriptors like closefrom(), which programs call to become daemons. When the pipes are closed, threads that
-// wait at them cannot be woken any more.
+// wait on them can no longer be woken.
 TEST(TcpControlPlaneTest, RankWhoseProgramClosesItsPipeFailsAndNamesTheReason) {
   const std::set<int> before = Pipes();
   const auto planes = Connect({.size = 2, .adapt = SendNoHeartbeats});

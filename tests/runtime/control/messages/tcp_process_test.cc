@@ -22,7 +22,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// Seven ranks in a tree, with two children per rank. Each rank is a process, and returns the failure that ended its
+// Seven ranks in a tree, with two children per rank. Each rank is a process, which returns the failure that ended its
 // job.
 class TcpProcessTest : public ::testing::Test {
  protected:
@@ -46,7 +46,7 @@ class TcpProcessTest : public ::testing::Test {
                                 .heartbeat_timeout = heartbeat_timeout,
                                 .fan_out = 2},
                     .mesh = {.job = {.job_id = "job", .secret = "open sesame"}, .rank = rank}};
-    // All pids are invented, because a rank cannot know the pids of ranks that start later.
+    // All pids are made up, because a rank cannot know the pids of ranks that start later.
     for (RankId peer = 0; peer < kSize; ++peer) {
       self.control.peers.push_back({.rank = peer, .host = absl::StrCat("host", peer), .pid = 1000 + peer});
       self.mesh.endpoints.push_back(*ResolveEndpoint("127.0.0.1", ports_[peer]));

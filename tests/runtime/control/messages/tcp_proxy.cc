@@ -17,7 +17,7 @@
 namespace ronda::testing {
 namespace {
 
-// The time between two checks of a frozen proxy, which must notice when it has to end.
+// How often a frozen proxy checks whether it has to end.
 constexpr int kPollMs = 10;
 
 sockaddr_in Loopback(int port) {

@@ -9,7 +9,7 @@
 
 namespace ronda::testing {
 
-// Passes on connections to port() to another port of 127.0.0.1. A test can cut these connections.
+// Forwards connections to port() to another port of 127.0.0.1. A test can cut these connections.
 //
 // Thread-safe. The destructor closes all connections.
 class TcpProxy {
@@ -33,7 +33,7 @@ class TcpProxy {
 
   void Run();
   void Accept();
-  // Passes on the bytes that have arrived. Returns whether the connection still works.
+  // Forwards the bytes that have arrived. Returns whether the connection still works.
   bool Forward(int from, int to) const;
 
   const int target_port_;

@@ -29,11 +29,11 @@ struct TcpRanks {
   int fan_out = kControlFanOut;
   std::string address = "127.0.0.1";
   std::string secret = "open sesame";
-  // A function that may change each rank before it connects. nullptr changes nothing.
+  // May change each rank before it connects. nullptr changes nothing.
   std::function<void(TcpRank& rank)> adapt = nullptr;
 };
 
-// Returns the ranks of a job within this process. The ranks already listen.
+// Returns the ranks of a job within this process, which already listen.
 std::vector<TcpRank> RanksOf(const TcpRanks& ranks);
 
 // Connects one rank.
@@ -42,7 +42,7 @@ absl::StatusOr<std::unique_ptr<ControlPlane>> ConnectRank(TcpRank rank);
 // Connects the ranks, each on its own thread.
 TriedPlanes ConnectAll(std::vector<TcpRank> ranks);
 
-// Connects the ranks and expects all to connect. Returns an empty list if a rank does not connect.
+// Connects the ranks, and expects all of them to connect. If one does not, returns an empty list.
 Planes Connect(const TcpRanks& ranks);
 
 }  // namespace ronda::testing

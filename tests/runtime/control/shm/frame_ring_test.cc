@@ -15,7 +15,7 @@ namespace {
 
 class FrameRingTest : public ::testing::Test {
  protected:
-  // A ring as in a job's shared memory, with a header and the bytes of the ring. All bytes are zero.
+  // A ring as in a job's shared memory: a header and the bytes of the ring, all of them zero.
   struct Memory {
     ShmRingHeader header;
     char data[kShmRingBytes];

@@ -112,7 +112,7 @@ TEST(ControlFrameTest, NumbersOutOfRangeAreRefusedByName) {
   EXPECT_THAT(refusal([](v1::ControlEvent& event) { event.set_name(std::string(97, 'x')); }), HasSubstr("event.name"));
 }
 
-// Damaged bytes must be refused, or decoded to a frame that can be encoded again.
+// Damaged bytes must be rejected, or decoded to a frame that can be encoded again.
 TEST(ControlFrameTest, DamagedBytesAreRefusedOrMeanAFrame) {
   const unsigned seed = std::random_device()();
   SCOPED_TRACE(absl::StrCat("seed ", seed));
@@ -206,7 +206,7 @@ TEST(ReportBatchTest, LaterReportDoesNotJoinOneThatWasTaken) {
   EXPECT_THAT(batch.Take(kEverything), ElementsAre(SharedReport{"b", {1}}, SharedReport{"a", {2}}));
 }
 
-// The reports of each rank come out in order. No report is lost, and no report comes twice.
+// The reports of each rank come out in order. None is lost or duplicated.
 TEST(ReportBatchTest, RandomReportsComeOutInTheOrderOfEachRank) {
   const unsigned seed = std::random_device()();
   SCOPED_TRACE(absl::StrCat("seed ", seed));

@@ -50,10 +50,10 @@ TEST(ControlTreeTest, UpToSixtyFiveRanksAreRankZeroAndItsChildren) {
 }
 
 constexpr absl::Duration kStandstill = absl::Seconds(1);
-// The time at which a test begins, on the clock of the flight recorder.
+// When a test begins, on the clock of the flight recorder.
 constexpr FlightTime kBegin = absl::Hours(1);
 
-// The relay of one rank in a job of four ranks, two per host. Each rank has its own board of flight recorders.
+// The relay of one rank in a job of four ranks, two per host. Each rank has its own flight recorders.
 struct Relay {
   explicit Relay(RankId rank) : relay({.rank = rank, .peers = Peers(), .standstill = kStandstill, .flights = board}) {}
 
@@ -148,7 +148,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-// Returns a seed for a test with random orders. The test prints the seed if it fails.
+// Returns a seed for a test with random orders. If the test fails, it prints the seed.
 unsigned NewSeed() { return std::random_device()(); }
 #define TRACE_SEED(seed) SCOPED_TRACE(absl::StrCat("seed ", seed))
 
@@ -176,7 +176,7 @@ TEST(ControlNodeTest, RankZeroNamesTheMissingRanks) {
   NodeNetwork network({.size = 7});
   for (const RankId rank : {6, 2, 3}) network.Connect(rank);
   network.Deliver();
-  // Rank 3 is connected with its parent, rank 1, but rank 1 is not connected with its own parent.
+  // Rank 3 is connected to its parent, rank 1, but rank 1 is not connected to its own parent.
   const auto late_error = [&](RankId rank) { return Text(network.node(rank).LateError(absl::Seconds(30))); };
   EXPECT_EQ(late_error(0),
             "no control connection within 30s from rank 1 (host host1, pid 101), rank 3 (host host3, pid 103), rank 4 "
@@ -370,7 +370,7 @@ TEST(ControlNodeTest, RankThatWasStoppedDoesNotBlameTheOthers) {
   NodeNetwork network({.size = 2});
   network.ConnectAll();
   network.Pass(absl::Seconds(3));
-  // Rank 1 is stopped. When rank 1 continues, its clock ticks before it reads the heartbeats of rank 0 from its socket.
+  // Rank 1 is stopped. When it continues, its clock ticks before it reads rank 0's heartbeats from its socket.
   network.Pass(absl::Seconds(9), {0});
   const absl::Duration later = network.now() + absl::Seconds(60);
   network.node(1).Tick(later);
@@ -408,7 +408,7 @@ TEST(ControlNodeTest, RankThatJoinsAFailedJobIsTold) {
   EXPECT_EQ(network.node(1).failure(), absl::InternalError("over"));
 }
 
-// Returns the failure of `to` after it has received `frame` from `from`, in a job of 7 ranks.
+// Returns the failure of rank `to` after it has received `frame` from rank `from`, in a job of 7 ranks.
 absl::Status FailureAfter(RankId from, RankId to, const std::string& frame) {
   NodeNetwork network({.size = 7});
   network.ConnectAll();

@@ -19,7 +19,7 @@
 namespace ronda::testing {
 
 // The nodes of a job and the streams between them, in virtual time and without threads. The test delivers the pieces of
-// the streams one at a time. Each piece comes from a random stream.
+// the streams one at a time, each from a random stream.
 class NodeNetwork {
  public:
   struct Options {
@@ -76,7 +76,7 @@ class NodeNetwork {
     streams_.erase({tree_.Parent(rank), rank});
   }
 
-  // Delivers the next piece of one stream. Returns false if nothing is under way.
+  // Delivers the next piece of one stream. Returns false if nothing is in flight.
   bool DeliverOne() {
     std::vector<std::pair<RankId, RankId>> order;
     for (const auto& [stream, unused] : streams_) order.push_back(stream);
@@ -97,7 +97,7 @@ class NodeNetwork {
     }
   }
 
-  // Lets time pass. Calls Tick() of the ranks in `alive` for each second; if `alive` is empty, of all ranks.
+  // Lets time pass. Calls Tick() for each second, on the ranks in `alive`, or on all ranks if `alive` is empty.
   void Pass(absl::Duration time, const std::set<RankId>& alive = {}) {
     for (const absl::Duration end = now_ + time; now_ < end;) {
       now_ += absl::Seconds(1);
@@ -108,7 +108,7 @@ class NodeNetwork {
     }
   }
 
-  // Returns how many frames from the rank `from` have arrived at its neighbour `to`.
+  // Returns how many frames from rank `from` have arrived at its neighbour `to`.
   int frames(RankId from, RankId to) { return frames_[{from, to}]; }
 
  private:

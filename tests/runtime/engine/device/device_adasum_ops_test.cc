@@ -51,8 +51,8 @@ TEST_F(DeviceAdasumPlaceTest, MemoryIsKeptAndServesWhateverIsSmaller) {
   EXPECT_EQ(cuda_.allocations(), 2u) << "that, and the memory of dot products";
 }
 
-// Once an exchange is on the stream, an allocation could cause a deadlock. The allocation may wait for the device, the
-// device waits for another rank, and that rank may wait for this rank.
+// Once an exchange is on the stream, an allocation could cause a deadlock: the allocation may wait for the device, the
+// device for another rank, and that rank for this rank.
 TEST_F(DeviceAdasumPlaceTest, RunningWorkAllocatesNoMemory) {
   double host[3] = {};
   const kernels::cuda::Extent extent = {.data = host, .count = 0};
@@ -68,7 +68,7 @@ TEST_F(DeviceAdasumPlaceTest, MemoryGrowsToTheLargestNeed) {
   Allocate(1000);
   std::byte* const larger = Allocate(600 << 10);
   EXPECT_EQ(Allocate(1000), larger);
-  // The device has room for the new memory only because the earlier memory is freed first.
+  // The device has room for the new memory only if the earlier memory is freed first.
   EXPECT_NE(Allocate(900 << 10), nullptr);
 }
 

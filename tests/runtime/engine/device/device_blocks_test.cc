@@ -52,7 +52,7 @@ TEST_F(DeviceBlocksTest, BlocksInUseAtTheSameTimeAreDifferentAndNeverEmpty) {
   for (int i = 1; i < 4; ++i) EXPECT_NE(blocks[i].get(), blocks[0].get());
 }
 
-// The test repeats a step that makes results of different sizes, one after the other.
+// The test repeats a step that makes results of different sizes, one after another.
 TEST_F(DeviceBlocksTest, AStepLikeThoseBeforeAllocatesNothing) {
   const auto step = [this] {
     for (const size_t kib : {100, 60, 30, 100}) Acquire(kib << 10);
@@ -120,7 +120,7 @@ TEST(DeviceBlocksOfABusyDevice, BlocksAreGivenBackWhileAnotherThreadWaitsForTheD
 
 class DeviceBlocksWithReaders : public DeviceBlocksTest {
  protected:
-  // Acquires another block of the first block's size. Returns whether the pool hands out the first block again.
+  // Acquires another block of the first block's size, and returns whether the pool hands out the first block again.
   bool ComesAgain() { return others_.emplace_back(Acquire(1000)).get() == place_; }
 
   void Finish(const std::unique_ptr<DeviceStream>& stream) {
@@ -136,7 +136,7 @@ class DeviceBlocksWithReaders : public DeviceBlocksTest {
   const std::byte* const place_ = block_.get();
 };
 
-// A block is not handed out while a stream still reads it. No thread waits for the stream.
+// A block is not handed out again while a stream still reads it. No thread waits for the stream.
 TEST_F(DeviceBlocksWithReaders, ABlockIsUsedAgainOnceItsReadersAreThroughWithIt) {
   const auto other = *DeviceStream::Create(device_.get());
   blocks_->AddReader(place_, stream_->handle());

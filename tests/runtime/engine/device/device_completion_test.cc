@@ -27,7 +27,7 @@ class DeviceCompletionTest : public ::testing::Test {
     WaitingStream waiting(stream.handle());
     return bucket_.OrderBefore(waiting);
   }
-  // Polls until the bucket is done. This test has no DeviceWatch, which polls in a job.
+  // Polls until the bucket is done. This test has no DeviceWatch, which polls the device in a job.
   void AwaitEnd() {
     while (!bucket_.done()) std::this_thread::yield();
     EXPECT_EQ(bucket_.status(), absl::OkStatus());

@@ -59,7 +59,7 @@ class DeviceWatchTest : public ::testing::Test {
     if (failure_.ok()) failure_ = status;
   }
 
-  // Announces a bucket that is about to be put on the stream.
+  // Announces a bucket that is about to be enqueued on the stream.
   std::shared_ptr<DeviceCompletion> Announce(WaitLimits limits = {}) {
     auto completion = std::make_shared<DeviceCompletion>(
         DeviceCompletion::Options{.label = "x", .limits = limits, .device = device_, .callbacks = callbacks_});
@@ -67,7 +67,7 @@ class DeviceWatchTest : public ::testing::Test {
     return completion;
   }
 
-  // Launches a bucket, which is complete when the stream has done all work that it has now.
+  // Launches a bucket that is complete when the stream has done all the work that it has now.
   void Launch(DeviceCompletion& completion) {
     auto event = *device_->NewEvent();
     EXPECT_EQ(event->Record(stream_->handle()), absl::OkStatus());
@@ -139,8 +139,8 @@ TEST_F(DeviceWatchTest, BucketThatDoesNotReachTheStreamIsReportedToo) {
   const auto stuck = Announce({.warning = absl::Milliseconds(5), .deadline = absl::Milliseconds(20)});
   const absl::Status status = stuck->Wait();
   EXPECT_EQ(status.code(), absl::StatusCode::kDeadlineExceeded);
-  // Another call may delay the bucket until that call's own deadline. So the watch waits a second longer than the
-  // deadline of 20 ms.
+  // Another call may block the bucket until that call's own deadline. So the watch waits a second longer than the
+  // bucket's deadline of 20 ms.
   EXPECT_THAT(std::string(status.message()),
               AllOf(HasSubstr("waited 1.02s for"), HasSubstr("cuda:0 of rank 0 to be given allreduce 'x'")));
   EXPECT_EQ(failure(), status);
@@ -149,7 +149,7 @@ TEST_F(DeviceWatchTest, BucketThatDoesNotReachTheStreamIsReportedToo) {
   EXPECT_EQ(stuck->status(), status);
 }
 
-// The watch applies the longer one of two deadlines: a bucket's deadline, and the deadline for connecting ranks.
+// The watch applies the longer of two deadlines: the bucket's, and the one for connecting ranks.
 TEST_F(DeviceWatchTest, DeadlineOfConnectingRanksComesFirst) {
   StartWatch(absl::Milliseconds(300));
   const auto stuck = Announce({.warning = absl::Milliseconds(5), .deadline = absl::Milliseconds(20)});

@@ -48,7 +48,7 @@ TEST_F(ReadyPointTest, LaterPointsCoverEarlierOnesOfTheirStream) {
   EXPECT_FALSE(other->Covers(*first));
 }
 
-// Two threads record points on one stream at the same time. Neither thread knows which of the two points comes first.
+// Two threads record points on one stream at the same time. Neither thread knows which of the two points came first.
 TEST_F(ReadyPointTest, PointsThatAreNotedAtTheSameTimeDoNotCoverEachOther) {
   const auto stream = NewStream();
   std::atomic<uint64_t> elsewhere{0};

@@ -25,7 +25,7 @@ using ::ronda::testing::StreamHold;
 using ::ronda::testing::TraceEvent;
 using ::testing::SizeIs;
 
-// A stream and its timer. Work on the stream takes as long as a test holds the stream.
+// A stream and its timer. Work on the stream takes as long as the test holds the stream.
 class StreamTimerTest : public ::testing::Test {
  protected:
   void Start() { EXPECT_EQ(timeline_.Start({.path = path_}), absl::OkStatus()); }
@@ -36,7 +36,7 @@ class StreamTimerTest : public ::testing::Test {
     EXPECT_EQ(event->Wait(), absl::OkStatus());
   }
 
-  // Puts a bucket with two parts on the stream.
+  // Enqueues a bucket with two parts on the stream.
   std::shared_ptr<BucketTiming> PutOnStream() {
     timer_.Begin();
     timer_.Mark(StreamPhase::kWaitForData);

@@ -75,7 +75,7 @@ TEST(EventQueueTest, InterruptionEndsBothWaitsUntilItIsTakenBack) {
   next.join();
 }
 
-// Every event arrives, in the order of its thread, or is counted as dropped. The reader never polls, so it must be
+// Every event arrives in the order of its thread, or is counted as dropped. The reader never polls, so it must be
 // woken.
 TEST(EventQueueTest, ManyThreadsLoseNothingButWhatIsCounted) {
   constexpr int kThreads = 4, kEach = 20'000;
@@ -107,7 +107,7 @@ TEST(EventQueueTest, ManyThreadsLoseNothingButWhatIsCounted) {
     });
   }
   for (std::thread& thread : threads) thread.join();
-  // Some events of the loop below are dropped until the reader has made room.
+  // Some events of this loop are dropped until the reader has made room.
   uint64_t ends = 0;
   for (; !is_over.load(); ++ends) {
     queue.Push({.kind = TimelineKind::kCycle});

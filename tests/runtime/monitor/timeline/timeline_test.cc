@@ -55,8 +55,8 @@ TEST(TimelineTest, IsATraceWhileItIsWritten) {
   for (int i = 0; i < 20'000; ++i) {
     timeline.Record(MakeEvent(i % 2 == 0 ? TimelineKind::kSubmitted : TimelineKind::kFailed, "w", i));
     if (i % 1000 != 0) continue;
-    // While the timeline's thread writes a batch of events, a reader may see only a part of the batch. So the test
-    // reads again until the file is complete.
+    // While the timeline's thread writes a batch of events, a reader may see only a part of it. So the test reads again
+    // until the file is complete.
     EXPECT_TRUE(Await([&] { return ReadTraceFile(PathOfRank(path, 0)).has_value(); }));
   }
   timeline.Stop();

@@ -14,8 +14,8 @@
 namespace ronda::testing {
 namespace {
 
-// Reads JSON from left to right. The reader knows only the parts of JSON that traces use. Every function returns false
-// if the text is not of the kind that the function reads.
+// Reads JSON from left to right, and supports only the parts of JSON that traces use. Every function returns false if
+// the text is not what it reads.
 class Reader {
  public:
   explicit Reader(absl::string_view text) : rest_(text) {}
@@ -113,7 +113,7 @@ class Reader {
   absl::string_view rest_;
 };
 
-// The rounding error, in microseconds, of a time that a double holds, if the host has run for some days.
+// The rounding error, in microseconds, of a time that is stored as a double, if the host has been up for some days.
 constexpr double kRounding = 0.0005;
 
 bool Apart(const TraceEvent& a, const TraceEvent& b) {

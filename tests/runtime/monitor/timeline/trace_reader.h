@@ -38,8 +38,8 @@ std::vector<TraceEvent> Named(const std::vector<TraceEvent>& events, absl::strin
 // Returns the number of the row with this name; -1 if there is none.
 int RowOf(const std::vector<TraceEvent>& events, absl::string_view name);
 
-// Looks for two spans of a row that overlap although neither span contains the other. Returns a text about the first
-// two, or "" if there are none.
+// Looks for two spans of a row that overlap without being nested. Returns a text about the first such pair, or "" if
+// there is none.
 std::string Overlap(const std::vector<TraceEvent>& events);
 
 }  // namespace ronda::testing

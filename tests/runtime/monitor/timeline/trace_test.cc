@@ -20,7 +20,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::SizeIs;
 
-// Returns the events of the file. If the file is not JSON, the test fails.
+// Returns the events of the file. Fails the test if the file is not JSON.
 std::vector<TraceEvent> Drawn(TraceBuilder& builder) {
   const std::string text = "[" + builder.TakeFinished() + builder.Unfinished() + "]";
   const auto events = ReadTrace(text);
