@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Makes a scenario from a seed. A scenario has a job, its machine, and its faults.
+// Generates scenarios from seeds. A scenario is a job, its machine, and its faults.
 #ifndef RONDA_TESTS_SIMULATION_SCENARIO_H_
 #define RONDA_TESTS_SIMULATION_SCENARIO_H_
 
@@ -14,7 +14,7 @@
 
 namespace ronda::simulation {
 
-// A fault, or a change, at some moment. `choice` and `choice2` choose among the members that are alive at that moment.
+// A fault, or a change, at some time. `choice` and `choice2` choose among the members that are then alive.
 struct Fault {
   enum class Kind {
     kKill,          // SIGKILL: the connections are reset
@@ -30,7 +30,7 @@ struct Fault {
     kResize,        // the host has another number of slots
     kMisbehave,     // the member sends nonsense to its launcher
     kNoDescriptor,  // a descriptor cannot be made
-    // Faults of hosts with agents.
+    // Host faults, for hosts with agents.
     kAgentKill,    // the agent dies, and its members with it
     kAgentFreeze,  // the agent does not run for some time; its members do
     kCutOff,       // nothing arrives between launcher and agent for some time; the members reach each other

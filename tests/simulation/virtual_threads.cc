@@ -17,7 +17,7 @@
 namespace ronda::simulation {
 namespace {
 
-// On average, another thread runs after this many reads of the clock, or after this many locks.
+// On average, another thread runs after this many reads of the clock, or this many locks.
 constexpr uint64_t kLooksAThread = 12;
 constexpr uint64_t kLocksAThread = 24;
 // On average, one in this many waits ends without a notification, as POSIX allows.
@@ -244,8 +244,7 @@ void* VirtualWorld::RunThread(void* argument) {
   world.Wake(thread, world.threads_.size());
   Thread* const next = world.Choose();
   self_ = nullptr;
-  // The next thread joins this thread first, so it continues only after the destructors of this thread's variables have
-  // run.
+  // The next thread first joins this one, so that this thread's thread-local destructors have run before it continues.
   next->to_reap = thread;
   next->state = Thread::State::kReady;
   next->turn.store(1, std::memory_order_release);

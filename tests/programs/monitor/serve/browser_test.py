@@ -183,8 +183,7 @@ def _width(kind: str, rank: int) -> str:
 
 
 def _check_last_step(browser: Browser) -> None:
-    """Expects that rank 0 waits far longer than the late rank, and that data moves on all ranks.
-    """
+    """Expects that rank 0 waits far longer than the late rank, and that data moves on all ranks."""
     for rank in range(_RANKS):
         browser.wait_for(_width("moves", rank), lambda width: width > 0)
     late, other = _width("waits", _LATE_RANK), _width("waits", 0)
