@@ -63,7 +63,7 @@ class Rank {
     if (injuring_.joinable()) injuring_.join();
   }
 
-  // The first failure.
+  // Runs the round, and returns the first failure.
   Status Run() {
     std::vector<int32_t> pids(kRanks);
     const int32_t pid = getpid();
@@ -184,7 +184,7 @@ bool EndsJob(const Injury& injury) { return injury.kind == Injury::Kind::kKill |
 void RunRound() {
   const uint64_t seed = std::strtoull(std::getenv(kSeedVariable), nullptr, 10);
   const RoundPlan plan = PlanRound(seed, kRanks);
-  std::thread([] {}).join();  // at the first thread, ThreadSanitizer starts a thread that stays
+  std::thread([] {}).join();  // with the first thread, ThreadSanitizer starts its own, which stays
   const Possessions before = Possessions::Now();
   init();
   Status of_operation;

@@ -22,7 +22,7 @@
 namespace {
 
 constexpr std::int64_t kSamples = 1003;
-constexpr std::int64_t kGlobalBatch = 16;  // does not divide the number of samples, and three ranks do not divide it
+constexpr std::int64_t kGlobalBatch = 16;  // neither divides the number of samples, nor is divisible by three
 
 using Model = ronda::testing::CountingModel;
 

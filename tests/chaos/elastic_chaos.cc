@@ -38,13 +38,13 @@ constexpr int64_t kMemorySlackKib = 8192;
 // member needs one per other member.
 constexpr int64_t kDescriptorSlackOfLauncher = 4 * kMembers;
 constexpr int64_t kDescriptorSlackOfMember = kMembers;
-constexpr int64_t kThreadSlack = 2;  // those of a rank that is not alone
+constexpr int64_t kThreadSlack = 2;  // a rank has them only while it is not alone
 // The samples of a process are compared only if there are at least this many, because the memory of a new process still
 // grows.
 constexpr size_t kTellingSamples = 9;
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr bool kIsMemoryTelling = false;  // freed memory is kept
+constexpr bool kIsMemoryTelling = false;  // sanitizers retain freed memory
 #else
 constexpr bool kIsMemoryTelling = true;
 #endif
@@ -177,7 +177,7 @@ bool ElasticChaos::AwaitTurn(const std::function<bool(const JobLog&)>& is_enough
 void ElasticChaos::TakeSample() {
   const auto launcher = FootprintOf(run_.pid());
   const auto kept = FootprintOf(log_.pids().at(keeper_));
-  if (!launcher.has_value() || !kept.has_value()) return;  // they have just ended, which the next turn notices
+  if (!launcher.has_value() || !kept.has_value()) return;  // they have just ended; the next turn will notice
   samples_.push_back({.launcher = *launcher, .keeper = keeper_, .kept = *kept});
 }
 

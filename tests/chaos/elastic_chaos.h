@@ -43,10 +43,10 @@ struct Footprint {
 //   SIGSTOP              the launcher kills the member after 10 s
 //   SIGSTOP and SIGCONT  within half a second, so that the member continues
 //
-// Each use of a list entry is called a turn. The next turn comes only after the job has completed a step, because the
-// launcher gives up a job that fails three times at the same step. At any time, one member is the keeper, which gets no
-// signal, so that the state is never lost. Most keepers eventually become rank 0. Sometimes a turn instead kills the
-// keeper and makes another member the keeper.
+// Applying an entry of this list is called a turn. The next turn comes only after the job has completed a step, because
+// the launcher gives up a job that fails three times at the same step. At any time, one member is the keeper, which
+// gets no signal, so that the state is never lost. Most keepers eventually become rank 0. Sometimes a turn instead
+// kills the keeper and makes another member the keeper.
 //
 // Thread-compatible.
 class ElasticChaos {
@@ -65,8 +65,8 @@ class ElasticChaos {
   void InjureUntil(const std::function<bool(const JobLog&)>& is_enough, Keeper keeper);
 
   // Waits for the job to end. Expects that it ends without an error, has lost no step, and leaves no process and no
-  // file in /dev/shm. Also expects that the launcher and the keepers do not use more and more descriptors, threads or
-  // memory. Prints the events to standard output.
+  // file in /dev/shm. Also expects that the descriptors, threads and memory of the launcher and of the keepers do not
+  // grow. Prints the events to standard output.
   void ExpectGoodEnd();
 
   const JobLog& log() const { return log_; }

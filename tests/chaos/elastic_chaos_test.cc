@@ -65,7 +65,7 @@ TEST(ElasticChaosTest, TheModelLearnsWhoeverDies) {
   const absl::Time end = SteadyNow() + TimeForChaos().value_or(absl::ZeroDuration());
   ElasticChaos::Options options = {.seed = SeedOfChaos()};
   double passes = static_cast<double>(ShortPasses());
-  // Each job makes as many passes as fit into the remaining time, judging by the passes of the previous job.
+  // Each job makes as many passes as fit into the remaining time, as estimated from the previous job.
   while (passes >= static_cast<double>(ShortPasses()) && !HasFailure()) {
     const absl::Time begin = SteadyNow();
     ExpectLearns(static_cast<int64_t>(passes), options);

@@ -61,7 +61,7 @@ class PlannedOperation : public Operation {
     return static_cast<size_t>(it - plan_.members.begin());
   }
 
-  // Draws a different number of rows for each member.
+  // Draws a number of rows for each member.
   std::vector<int64_t> DrawRows() {
     std::vector<int64_t> rows;
     for (size_t i = 0; i < members(); ++i) rows.push_back(random_.OneIn(4) ? 0 : random_.Below(600));

@@ -69,15 +69,15 @@ struct Injury {
   enum class Kind { kNone, kKill, kExit, kStop };
   Kind kind = Kind::kNone;
   int attacker = 0;          // the rank that sends the signals; not a victim
-  std::vector<int> victims;  // kKill: all at the same moment; kStop: one after the other; kExit: one, by itself
+  std::vector<int> victims;  // kKill: all at once; kStop: one after the other; kExit: one, which exits by itself
   std::chrono::microseconds after{0};
 };
 
 struct RoundPlan {
   int size = 1;
   std::vector<std::vector<int>> sets;               // process sets; the first one has all ranks
-  std::vector<std::vector<OperationPlan>> batches;  // each is in flight as a whole, submitted in any order;
-  std::vector<OperationPlan> in_turn;               // and is followed by one of these, which wait
+  std::vector<std::vector<OperationPlan>> batches;  // a batch is in flight as a whole, submitted in any order
+  std::vector<OperationPlan> in_turn;               // one after each batch; its submitting call waits
   std::vector<int> last_steps;                      // by rank: the number of allreduces before it joins
   Injury injury;
 };

@@ -22,9 +22,9 @@ size_t AddedUpByNccl(Backend backend, const HostMap& levels, size_t contribution
   return 0;
 }
 
-// Returns how many roundings a result contains if it may differ from a result in rank order, and 0 if it must have the
-// same bits. NCCL adds in a different order if there are more than two contributions. It rounds 16-bit sums after every
-// addition and after the multiplication by a factor.
+// If a result may differ from the result in rank order, returns how many times it is rounded. Returns 0 if both must
+// have the same bits. NCCL adds in a different order if there are more than two contributions. It rounds 16-bit sums
+// after every addition and after the multiplication by a factor.
 int RoundingsOfNccl(Backend backend, const ReduceCase& c, const HostMap& levels, size_t contributions) {
   const DType wire = WireDType(c.dtype, c.wire);
   const bool is_fp8 = c.wire == WireFormat::kFp8E4M3 || c.wire == WireFormat::kFp8E5M2;

@@ -42,7 +42,7 @@ class RandomWalk {
   const RankId rank_;
   Communicator& communicator_;
   std::optional<Group> group_;
-  bool names_group_ = true;  // false: the group is all ranks, and is left out
+  bool names_group_ = true;  // false: the group is all ranks, and calls do not name it
   int self_ = -1;            // position in the group; -1: outside
   std::optional<Ballot> ballot_;
   bool somebody_leaves_ = false;

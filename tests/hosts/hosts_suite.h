@@ -40,7 +40,7 @@ class HostsTest : public ::testing::Test {
     if (!HasMpirun(MpiFlavor::kOpenMpi)) GTEST_SKIP() << "Open MPI's mpirun is not installed";
   }
 
-  // Returns nullptr after a test failure.
+  // Creates hosts. If that fails, fails the test and returns nullptr.
   static std::unique_ptr<NetworkHosts> MakeHosts(const NetworkHosts::Options& options) {
     absl::StatusOr<std::unique_ptr<NetworkHosts>> hosts = NetworkHosts::Create(options);
     EXPECT_TRUE(hosts.ok()) << hosts.status();

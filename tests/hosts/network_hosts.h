@@ -34,7 +34,7 @@ class NetworkHosts {
     enum class Cables { kOfTheKernel, kRelayed } cables = Cables::kOfTheKernel;
   };
 
-  // Returns OK if this machine can simulate hosts, otherwise the reason why not.
+  // Returns OK if this machine can simulate hosts, and otherwise the reason why it cannot.
   static absl::Status Available();
 
   static absl::StatusOr<std::unique_ptr<NetworkHosts>> Create(const Options& options);
@@ -50,7 +50,7 @@ class NetworkHosts {
   // Returns the parameters that restrict Open MPI to this network.
   std::vector<std::pair<std::string, std::string>> MpiNetwork() const;
 
-  // Returns the path of a program that has the usage of ssh (AGENT HOST COMMAND...), and runs the command on that host.
+  // Returns the path of a program with the usage of ssh (AGENT HOST COMMAND...), which runs the command on that host.
   const std::string& agent() const { return agent_; }
 
   // Runs a command on a host, as the agent does.

@@ -17,7 +17,7 @@ namespace ronda::testing {
 // and share one /dev/shm. The servers end when the hosts are removed.
 class SshServers {
  public:
-  // Returns OK if this machine can run the servers, otherwise the reason why not.
+  // Returns OK if this machine can run the servers, and otherwise the reason why it cannot.
   static absl::Status Available();
 
   static absl::StatusOr<std::unique_ptr<SshServers>> Start(const NetworkHosts& hosts);

@@ -20,7 +20,7 @@ namespace {
 
 constexpr int kSteps = 20;  // the schedule is locked after a few
 
-// What the steps of a rank share, and helpers for its tensors.
+// A rank's device and stream, and helpers for tensors on the device.
 struct Trainer {
   std::shared_ptr<Device> device;
   std::unique_ptr<DeviceStream> stream;

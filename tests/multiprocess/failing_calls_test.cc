@@ -71,7 +71,7 @@ class FailingCallsTest : public ::testing::TestWithParam<Failure> {
     return has_failed;
   }
 
-  // Runs a job for each of the first `most` calls of each of `processes`, which fails in that job.
+  // For each of the first `most` calls of each of `processes`, runs a job in which this call fails.
   void RunEach(const JobToRun& job, const std::vector<std::string>& processes, int most) {
     int failed = 0;
     for (const std::string& process : processes) {

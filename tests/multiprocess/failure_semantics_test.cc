@@ -188,7 +188,7 @@ void CallbackThrows() {
   ReportAndShutDown(status);
 }
 
-// Ronda refuses a shutdown in a callback, because it would wait for that callback.
+// Ronda refuses a shutdown in a callback, because the shutdown would wait for that callback.
 void ShutsDownInACallback() {
   init();
   float value = 1;

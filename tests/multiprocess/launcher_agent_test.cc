@@ -73,7 +73,7 @@ class AgentRun {
                               found = message;
                             })
                       .ok());
-      // Waits for the agent's next output, because the agent sends kAlive messages all the time.
+      // The agent sends kAlive messages all the time, so the wait for the next one reads new output.
       if (!has_come) run_->WaitForOut(Encode({.kind = Kind::kAlive, .numbers = {}, .texts = {}}), ++signs_);
     }
     return found;

@@ -146,7 +146,7 @@ TEST_P(LauncherElasticTest, JobOutlivesManyDeathsWithoutGrowing) {
   const auto before = count_descriptors(run->pid());
   std::vector<int> members = {0, 1, 2};
   for (int epoch = 0; epoch < 12; ++epoch) {
-    const size_t victim = static_cast<size_t>(epoch * 2) % 3;  // of all ages
+    const size_t victim = static_cast<size_t>(epoch * 2) % 3;  // members of every age
     run.Signal(members[victim], epoch, SIGKILL);
     members.erase(members.begin() + static_cast<std::ptrdiff_t>(victim));
     members.push_back(3 + epoch);

@@ -29,7 +29,7 @@ constexpr absl::Duration kLongTime = absl::Milliseconds(400);
 // Heartbeats are so rare that none is sent in a scenario.
 constexpr absl::Duration kHeartbeat = absl::Hours(10);
 constexpr absl::Duration kStartTimeout = absl::Hours(1);
-// How long a rank waits for the connections to its neighbours at most.
+// The longest time that a rank waits for the connections to its neighbours.
 constexpr absl::Duration kMeshTimeout = absl::Seconds(30);
 constexpr int kFirstPort = 1000;
 constexpr absl::Duration kLongestWait = absl::Hours(1);
@@ -192,7 +192,7 @@ class ControlRank {
   std::unique_ptr<ControlPlane> plane_;
   int64_t heard_ = 0;             // broadcasts
   int64_t answered_ = 0;          // rounds, by rank 0
-  std::vector<int64_t> reports_;  // that rank 0 has got, by rank
+  std::vector<int64_t> reports_;  // that rank 0 has received, by rank
 };
 
 }  // namespace

@@ -91,7 +91,7 @@ class VirtualSockets {
     absl::Duration end_at = absl::InfiniteDuration();    // when the other end's close arrives
     absl::Duration reset_at = absl::InfiniteDuration();  // when this end notices a reset
     bool is_open = true;
-    bool is_silent = false;  // the host has lost its power
+    bool is_silent = false;  // the host has lost power
   };
   struct Connection {
     std::array<Side, 2> sides;

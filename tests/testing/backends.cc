@@ -69,7 +69,7 @@ std::vector<Transport> ConnectShmSeparately(const BackendOptions& options) {
   return transports;
 }
 
-// A job whose ranks `connect` will connect.
+// The job whose ranks Entry::connect connects.
 struct Setup {
   BackendOptions options;
   HostMap hosts;

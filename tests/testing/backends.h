@@ -18,8 +18,8 @@
 
 namespace ronda::testing {
 
-// A backend that can run a job whose ranks are threads of one test. `name` is its name in the table in backends.cc.
-// Only backends that a test refers to need a constant here.
+// A backend that can run a job whose ranks are threads of one test. `name` is that of its entry in backends.cc. Only
+// backends that a test refers to need a constant here.
 struct Backend {
   absl::string_view name;
 

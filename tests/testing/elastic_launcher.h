@@ -91,7 +91,7 @@ class ElasticLauncher {
   std::vector<int> sizes_;
   int64_t epoch_ = -1;
   int size_ = 0;
-  int unmet_ = -1;  // members that have not reported that they have met the others; -1: all have, and the test knows
+  int unmet_ = -1;  // members that have not met the others yet; -1: all have, and the test has been told
   bool is_change_told_ = false;
   std::optional<std::pair<size_t, std::string>> last_;
 };

@@ -20,8 +20,8 @@ namespace ronda::testing {
 struct ProcessJob {
   int size = 1;
   std::vector<std::string> argv;                         // argv[0] is the path of the program
-  std::vector<std::pair<std::string, std::string>> env;  // added to this process' environment
-  absl::Duration timeout = absl::Seconds(120);           // processes that still run then are killed
+  std::vector<std::pair<std::string, std::string>> env;  // added to this process's environment
+  absl::Duration timeout = absl::Seconds(120);           // processes that are still running then are killed
 };
 
 struct ProcessResult {
@@ -43,7 +43,7 @@ std::vector<std::string> EnvironmentOfRanks(const std::vector<std::pair<std::str
 // Returns pointers to the strings, for posix_spawn. The strings must outlive the pointers.
 std::vector<char*> Pointers(std::vector<std::string>& strings);
 
-// Returns the command line on which this binary runs the rank program `name`.
+// Returns the command line with which this binary runs the rank program `name`.
 std::vector<std::string> ArgumentsOfRankProgram(const std::string& name);
 
 // Runs argv once per rank, with RONDA_RANK, RONDA_SIZE and a new RONDA_JOB_ID, and waits for all ranks to end.

@@ -29,7 +29,7 @@ constexpr double kMomentum = 0.9;
 
 struct Outcome {
   double accuracy = 0;
-  double bytes_per_step = 0;  // from one rank
+  double bytes_per_step = 0;  // sent by one rank
 };
 
 // A function that averages the gradients of a step, and returns how many bytes this rank has passed to collectives.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Tests the options and variables that torchrun's and Paddle's users start a job with.
+// Tests the options and variables with which users of torchrun and Paddle start jobs.
 #include <map>
 #include <string>
 #include <utility>

@@ -23,7 +23,7 @@ struct FakeMachine {
   std::map<std::string, std::string> environment = {{"PATH", "/bin"}};
 };
 
-// Returns what rondarun would use as sources of arguments on `machine`.
+// Returns the ArgumentSources that rondarun would have on `machine`.
 inline ArgumentSources Sources(const FakeMachine& machine) {
   return {.read_file = [machine](const std::string& path) -> absl::StatusOr<std::string> {
             const auto file = machine.files.find(path);

@@ -143,7 +143,7 @@ TEST_F(FakeCaptureTest, EventsOrderTheStreamsWithinAGraph) {
   EXPECT_EQ(fake_cuda_destroy_graph(graph), kCudaSuccess);
 }
 
-// Work without a dependency between its parts may run in either order.
+// Two pieces of work without a dependency between them may run in either order.
 TEST_F(FakeCaptureTest, AMissingOrderShows) {
   std::string order;
   struct Append {

@@ -86,10 +86,10 @@ enum FakeCudaError : int {
 
 // The devices of this process, which exist as long as this object. A process can have only one such object at a time.
 //
-// Misuse is an error. Examples are invalid handles, memory of another device, host memory that is not pinned, accesses
-// beyond an allocation, kernels on streams of a device that is not the thread's current device, events on streams of
-// another device, and the time between events without timing. With HostAccess::kFatal, the program crashes if anything
-// but a stream accesses device memory.
+// Misuse is an error: invalid handles, memory of another device, host memory that is not pinned, and accesses beyond an
+// allocation. So are kernels on streams of a device that is not the thread's current one, events on streams of another
+// device, and asking for the time between events without timing. With HostAccess::kFatal, the program crashes if
+// anything but a stream accesses device memory.
 //
 // Thread-safe. When the object is destroyed, nothing may keep its streams from completing their work. The destructor
 // waits for calls that wait for a device before they free or allocate memory.
@@ -145,7 +145,7 @@ class FakeCuda {
   size_t created_events() const;
   size_t finished_kernels() const;
 
-  // These functions return how often functions of the table have been called so far. calls() counts all functions
+  // These functions return how many times functions of the table have been called so far. calls() counts all functions
   // except those for the current device, ranges and error texts. Each of the others counts the calls of one function.
   size_t calls() const;
   size_t recorded_events() const;
@@ -156,11 +156,11 @@ class FakeCuda {
   size_t looks_at_pointers() const;
   size_t looks_at_streams() const;
 
-  // Returns how often the calling thread has waited for a device so far, in synchronize_event, launches, frees and
-  // allocations, or has found in query_event that the work was not finished.
+  // Returns how many times the calling thread has waited for a device so far (in synchronize_event, launches, frees and
+  // allocations), or has found unfinished work in query_event.
   static size_t HostWaitsOfThisThread();
 
-  // Returns how often the calling thread has called use_device and restore_device so far.
+  // Returns how many times the calling thread has called use_device and restore_device so far.
   static size_t DeviceChangesOfThisThread();
 
   // Returns the names that all threads have passed to begin_range since the last call.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Tests that the fake CUDA is as strict as its users, the other tests, need.
+// Tests that the fake CUDA is as strict as other tests need it to be.
 #include "tests/testing/fake_cuda/fake_cuda.h"
 
 #include <gtest/gtest.h>

@@ -13,7 +13,7 @@
 namespace ronda::testing {
 namespace {
 
-// How long the fake hangs at most. It is longer than the tests' deadlines, which should end the hang.
+// The longest time that the fake hangs. The tests' deadlines are shorter, and should end the hang.
 constexpr absl::Duration kLongestHang = absl::Minutes(1);
 constexpr absl::Duration kPollInterval = absl::Milliseconds(1);
 

@@ -41,7 +41,7 @@ class MembershipWorld {
  public:
   struct Scope {
     JobMembership::Options options;
-    std::vector<JobMembership::Host> hosts;  // the hosts that may be listed, with the options' hosts
+    std::vector<JobMembership::Host> hosts;  // all hosts that may be listed, including those in the options
     enum class Hosts { kStay, kChange } host_changes = Hosts::kStay;
     int events = 0;  // the number of faults and changes that may happen
   };

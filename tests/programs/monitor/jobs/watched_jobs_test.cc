@@ -65,7 +65,7 @@ class WatchedJobsTest : public ::testing::Test {
 
   int searches_ = 0;
   FlightTime clock_;
-  absl::Duration cost_;  // of a search, on that clock
+  absl::Duration cost_;  // how long a search takes on that clock
   std::vector<std::string> problems_;
 };
 

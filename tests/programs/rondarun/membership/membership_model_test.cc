@@ -2,9 +2,9 @@
 
 // Visits all orders of events in jobs of up to four members, with up to three faults or changes at any time. A member
 // may be killed, be stopped, send an invalid message, or leave. All members may be so slow that the launcher's next
-// deadline passes. A host may be lost, no longer be listed, or be listed again. Replacements also join, which do not
-// count as changes. The members are a model of libronda's members (membership_world.h). The launcher's side is the real
-// code.
+// deadline passes. A host may be lost, no longer be listed, or be listed again. Replacements also join; that does not
+// count as a change. The members are a model of libronda's members (membership_world.h). The launcher's side is the
+// real code.
 //
 // Each event may happen in any state, and to any member or host. The steps of members may happen in any order. States
 // (worlds) that differ only in the names of members, slots and hosts, and in epoch numbers, count as the same.
