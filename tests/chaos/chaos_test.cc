@@ -4,7 +4,7 @@
 // round no rank hangs, no result is wrong, all survivors report the same first failure, and all resources are released.
 //
 // CHAOS_ROUNDS is the number of rounds (default: 50). To repeat a round of an earlier run, set CHAOS_SEED to the seed
-// that the run printed.
+// that the run printed for this round, and CHAOS_ROUNDS to 1.
 #include <sys/prctl.h>
 #include <sys/wait.h>
 

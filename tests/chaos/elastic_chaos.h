@@ -36,9 +36,8 @@ struct Footprint {
 
 // A job of `rondarun -np 4 --min-np 2`, whose members get these signals at random:
 //
-//   SIGKILL              most often, also to members that have just been started. In one case in three, a second
-//   SIGKILL
-//                        follows within 60 ms, while the others meet
+//   SIGKILL              most often, also to members that have just been started. In one case in three, another member
+//                        is killed within 60 ms, while the others meet
 //   SIGTERM              the member leaves
 //   SIGSTOP              the launcher kills the member after 10 s
 //   SIGSTOP and SIGCONT  within half a second, so that the member continues
@@ -92,7 +91,7 @@ class ElasticChaos {
   void Strike(int member, int signo);
 
   bool IsAlive(int member) const;
-  // Returns the members of the newest epoch, except the keeper and members that have already been injured.
+  // Returns the living members of the newest epoch, except the keeper and members that Strike() has hit.
   std::vector<int> VictimsInEpoch() const;
   std::vector<int> JoiningMembers() const;
   int AnyOf(const std::vector<int>& members) {

@@ -207,7 +207,7 @@ TEST_P(BallotConformanceTest, FlagsTravelWithBarriersToo) {
   });
 }
 
-// The ranks vote on a bucket in GPU memory in a barrier.
+// If a bucket is in GPU memory, a barrier carries the votes on it.
 TEST_P(BallotConformanceTest, TensorsAreAdjacentIfTheyAreOnAllRanks) {
   OnEveryRank([&](RankId rank, Transport& transport) {
     for (int apart = 0; apart <= size(); ++apart) {
@@ -230,7 +230,7 @@ TEST_P(BallotConformanceTest, TensorsAreAdjacentIfTheyAreOnAllRanks) {
 TEST_P(BallotConformanceTest, ALongWaitIsReportedOnceAndTheVoteGoesOn) {
   if (size() == 1) GTEST_SKIP() << "nobody to wait for";
   // Some backends connect in their first call, and wait there for all ranks without a vote. So the first call is a
-  // barrier without one.
+  // barrier that carries no vote.
   OnEveryRank([](RankId, Transport& transport) {
     ASSERT_EQ(transport.communicator->Barrier(Info("first")), absl::OkStatus());
   });

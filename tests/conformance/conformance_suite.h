@@ -43,7 +43,7 @@ class ConformanceTest : public BackendTest {
 
   // Runs the cases one after the other, on the ranks of the group, or on all ranks if `group` is nullptr. Compares the
   // kernels' results with the fp64 oracle, and the outputs of all members with the kernels' results: bit for bit,
-  // unless NCCL adds in a different order.
+  // unless NCCL adds in a different order or rounds more often.
   void CheckReduces(const std::vector<ReduceCase>& cases, const Group* group = nullptr);
 
  private:

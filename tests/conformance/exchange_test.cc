@@ -150,7 +150,7 @@ TEST_P(ExchangeConformanceTest, AlltoallOfAnyPieces) {
   });
 }
 
-// Tests alltoalls in which only one member sends: a scatter, and a message to one other member.
+// Tests alltoalls in which only one member sends: a scatter, and a message to the last member.
 TEST_P(ExchangeConformanceTest, AlltoallInWhichFewHaveSomethingToSend) {
   InEveryGroup([](int self, int members, const Group* group, Communicator& communicator) {
     for (int root = 0; root < members; ++root) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Helpers for fuzz targets, which read decisions from the bytes of the input, and end the process when a target fails.
+// Helpers for fuzz targets: they read decisions from the bytes of the input, and end the process when a target fails.
 #ifndef RONDA_TESTS_FUZZ_FUZZ_INPUT_H_
 #define RONDA_TESTS_FUZZ_FUZZ_INPUT_H_
 

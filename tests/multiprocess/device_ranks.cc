@@ -57,8 +57,8 @@ Trainer MakeTrainer() {
   return {.device = device, .stream = std::move(stream), .access = DeviceAccess(device, handle)};
 }
 
-// Returns the value of all elements of a reduced tensor. It is a sum of small integers, and so exact in every format
-// and order.
+// Returns the sum, over all ranks, of (rank + 1) * (step % 3 + 1) + `tensor`. The terms are small integers, so the sum
+// is exact in every format and order.
 float Expected(int step, size_t tensor) {
   const int ranks = size() * (size() + 1) / 2;
   return static_cast<float>(ranks * (step % 3 + 1)) + static_cast<float>(tensor) * static_cast<float>(size());

@@ -3,7 +3,7 @@
 // A library for LD_PRELOAD that makes one call of one process, the launcher or a rank, fail with an error number.
 //
 //   FAILING_CALL="<function> <error number> <which call, from 1> <process>"
-//       function: * means any of them
+//       function: * means that calls of all of these functions count
 //       error number: or a value from failing_calls.h
 //       process: a rank; in an elastic job, a member's local rank; - means the launcher
 //   FAILING_CALL_UNDER=<folder: only calls on it and on its contents count>
@@ -106,7 +106,7 @@ ronda::UnsyncedFiles* Unsynced(const Subject& subject) {
 
 std::atomic<int> calls{0};
 
-// Returns whether the current call must fail, and then sets errno.
+// Returns whether the current call must fail. If so, sets errno.
 bool Fails(const char* function, const Subject& subject = Subject()) {
   const Plan& plan = ThePlan();
   if (!plan.is_of_this_process) return false;

@@ -224,7 +224,7 @@ INSTANTIATE_TEST_SUITE_P(All, LauncherTerminalTest,
                                            Asking{.options = " --min-np 1",
                                                   .interrupted = "rondarun: the job was ended: received SIGINT"}));
 
-// Member 0 has had the terminal when the launcher gets a SIGINT that does not come from the terminal.
+// Member 0 has had the terminal before the launcher gets a SIGINT that does not come from the terminal.
 TEST(LauncherTerminalOfMembersTest, SigintToTheLauncherLeavesTheMembersTimeToSave) {
   ShellOnATerminal shell;
   shell.Type(absl::StrCat(kLauncher,

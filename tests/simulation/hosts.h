@@ -28,7 +28,7 @@ namespace ronda::simulation {
 // Only virtual threads may use Hosts.
 class Hosts {
  public:
-  // Runs the agent of a host in its process, and returns the exit code.
+  // Runs the agent of a host, in the agent's process, and returns the exit code.
   using RunAgent = std::function<int(const std::string& host, VirtualProcesses::Descriptors descriptors)>;
   Hosts(RunAgent run_agent, std::function<void(const std::string& what)> violate)
       : run_agent_(std::move(run_agent)), violate_(std::move(violate)) {}

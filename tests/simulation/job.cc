@@ -235,7 +235,7 @@ void Job::Say(absl::string_view text) {
   for (auto& [id, member] : members_) member.is_given_up = member.is_given_up || member.host == host;
 }
 
-// A member that can run notices a failure in time, so that the launcher need not kill it to end the epoch.
+// A member that can run notices a failure in time, so the launcher need not kill it to end the epoch.
 void Job::CheckKill(int id, absl::string_view why) {
   const auto member = members_.find(id);
   if (member == members_.end()) return;  // its process has not begun

@@ -161,8 +161,8 @@ class Job final : private JobListener {
 
   void OnProcessEnd(ProcessId process);
   void EndProcess(ProcessId process, VirtualNetwork::End how);
-  // Checks that the launcher is allowed to kill the member. `why` is what follows, for example, "member 3 " in the
-  // launcher's text.
+  // Checks that the launcher is allowed to kill the member. `why` is the part of the launcher's text that follows the
+  // word "member", for example "3 (pid 7) did not leave epoch 2".
   void CheckKill(int id, absl::string_view why);
   void CheckTime();
   uint64_t StateAfter(int64_t steps);

@@ -64,7 +64,7 @@ class Member {
   StepMarks marks_;
   uint64_t state_ = 0;
   int64_t epoch_ = -1;
-  // The following members belong to the current epoch.
+  // The following variables belong to the current epoch.
   std::unique_ptr<Runtime> runtime_;
   std::unique_ptr<StopAgreement> agreement_;
   std::vector<std::shared_ptr<Handle>> handles_;

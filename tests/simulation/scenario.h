@@ -33,7 +33,7 @@ struct Fault {
     // Host faults, for hosts with agents.
     kAgentKill,    // the agent dies, and its members with it
     kAgentFreeze,  // the agent does not run for some time; its members do
-    kCutOff,       // nothing arrives between launcher and agent for some time; members are not affected
+    kCutOff,       // nothing arrives between launcher and agent for some time; members reach each other
     kBreak,        // the connection to the agent breaks in the middle of a message
     kHostLoss,     // the host is switched off, and later on again
   };

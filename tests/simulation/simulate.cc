@@ -38,7 +38,7 @@
 namespace ronda::simulation {
 namespace {
 
-// The limit in real time for a scenario. It usually takes a second.
+// The limit in real time for a scenario. A scenario usually takes a second.
 constexpr unsigned kWatchdogSeconds = 120;
 constexpr int kViolatedExit = 2;
 

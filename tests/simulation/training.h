@@ -60,7 +60,7 @@ class Part {
 // Returns the operations of step number `step`, counted from 0. They are the same in most steps.
 std::vector<std::unique_ptr<Part>> PlanStep(uint64_t seed, int64_t step, const Topology& topology);
 
-// Returns the model's state after a step with these operations that begins with `state`.
+// Returns the model's state after a step with these operations, if `state` is the state before the step.
 uint64_t NextState(uint64_t state, const std::vector<std::unique_ptr<Part>>& parts);
 
 }  // namespace ronda::simulation

@@ -63,7 +63,7 @@ absl::Duration BaseOf(clockid_t clock) {
   return IsCalendar(clock) ? kCalendarBase + VirtualWorld::Get().calendar() : kMonotonicBase;
 }
 
-// Returns whether a call that creates a descriptor must fail, and then sets errno.
+// Returns whether the current call, which creates a descriptor, must fail. If so, sets errno.
 bool LacksDescriptor() {
   if (!VirtualWorld::IsInside() || !VirtualWorld::Get().FailsDescriptor()) return false;
   errno = EMFILE;

@@ -41,7 +41,7 @@ class VirtualProcesses final : public ProcessStarter {
 
   static VirtualProcesses& Get();
 
-  // Calls `on_end` after a process has ended.
+  // `on_end` will be called after each end of a process.
   void Begin(Program program, std::function<void(ProcessId process)> on_end);
 
   absl::StatusOr<std::unique_ptr<ChildProcess>> Start(const ChildProcess::Options& options) const override;

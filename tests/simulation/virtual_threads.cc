@@ -244,7 +244,8 @@ void* VirtualWorld::RunThread(void* argument) {
   world.Wake(thread, world.threads_.size());
   Thread* const next = world.Choose();
   self_ = nullptr;
-  // The next thread first joins this one, so that this thread's thread-local destructors have run before it continues.
+  // The next thread first joins this one. So the destructors of this thread's thread-local variables have run before
+  // the next thread continues.
   next->to_reap = thread;
   next->state = Thread::State::kReady;
   next->turn.store(1, std::memory_order_release);

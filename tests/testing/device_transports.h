@@ -35,8 +35,9 @@ std::vector<Transport> ConnectPeerTransports(int size);
 bool HasNcclDevices(int size);
 
 // Returns one transport per rank. Each transport has an NcclCommunicator inside an OnDevice, and an in-process control
-// plane. Real devices (kRealPlugin) use the real NCCL, and fake devices use the fake NCCL. REQUIRES:
-// HasNcclDevices(size).
+// plane. Real devices (kRealPlugin) use the real NCCL, and fake devices use the fake NCCL.
+//
+// REQUIRES: HasNcclDevices(size).
 std::vector<Transport> ConnectNcclTransports(int size, SumOrder order = SumOrder::kOfNccl);
 
 // The following function is for jobs on several hosts, with tensors on devices. Every rank is a thread of the test with

@@ -34,7 +34,7 @@ double ReadElement(const void* buffer, DType dtype, size_t index);
 
 // Stores `value`, rounded once, as element `index`.
 //
-// REQUIRES: an integer type can represent the truncated `value`.
+// REQUIRES: if `dtype` is an integer type, it can represent the truncated `value`.
 void WriteElement(void* buffer, DType dtype, size_t index, double value);
 
 // Returns `value` after rounding to `dtype`.

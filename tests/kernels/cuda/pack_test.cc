@@ -214,8 +214,8 @@ TEST_F(PackTest, EveryConversionOfEveryCountAndAlignmentIsTheCpus) {
 }
 
 TEST_F(PackTest, OrdinaryNumbersAreTheCpus) {
-  // Random bit patterns do not suffice as inputs, because most of them are huge or tiny numbers, so that few codes in a
-  // block are not zero.
+  // Random bit patterns do not suffice as inputs, because most of them are huge or tiny numbers. Few codes in a block
+  // are then nonzero.
   for (const Conversion& conversion : AllConversions()) {
     EXPECT_EQ(Check(conversion, {{2000, 0}, {300, 4}, {255, 3}}, Numbers::kOrdinary), "");
   }

@@ -316,7 +316,7 @@ INSTANTIATE_TEST_SUITE_P(
                       Setting{{"--log-level", "trace"}, {{"RONDA_LOG_LEVEL", "debug"}}},
                       Setting{{"--log-level", "Fatal"}, {{"RONDA_LOG_LEVEL", "error"}}},
                       Setting{{"--network-interfaces", "eth0"}, {{"RONDA_NETWORK_INTERFACE", "eth0"}}},
-                      // Ranks on one host use shared memory, whatever the user asks for.
+                      // These options have no effect on one host, where ranks use shared memory.
                       Setting{{"--hierarchical-allreduce"}, {}}, Setting{{"--no-hierarchical-allreduce"}, {}},
                       Setting{{"-H", "a:2,b:2", "--hierarchical-allreduce"}, {}},
                       Setting{{"-H", "a:1,b:1", "--hierarchical-allreduce"}, {{"RONDA_BACKEND", "hierarchical"}}},

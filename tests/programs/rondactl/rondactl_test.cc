@@ -308,7 +308,7 @@ TEST(RondactlTest, TopLeavesTheTerminalAsItWas) { ExpectRankProgramSucceeds("is_
 
 // -- trace --
 
-// The path is unique, because each test has its own folder.
+// The folder belongs to this test, and the name to this job.
 std::string TracePath() { return absl::StrCat(std::getenv("TEST_TMPDIR"), "/", OwnJob(), "-trace.json"); }
 std::string TraceOfRank(int rank) {
   return absl::StrCat(std::getenv("TEST_TMPDIR"), "/", OwnJob(), "-trace.rank", rank, ".json");

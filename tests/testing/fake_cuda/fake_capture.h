@@ -84,7 +84,7 @@ class FakeCapture {
 
   uint64_t id() const { return id_; }
 
-  // Adds work to a captured stream. Returns 0, or an error if the capture is invalid.
+  // Adds work to a captured stream. Returns 0, or an error if the capture is invalid or over.
   int Add(uint64_t stream, std::function<void()> run);
   // Returns the nodes on which the stream's next work will depend.
   FakeGraph::Nodes EndsOf(uint64_t stream) const;

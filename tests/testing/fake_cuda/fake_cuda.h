@@ -87,9 +87,9 @@ enum FakeCudaError : int {
 // The devices of this process, which exist as long as this object. A process can have only one such object at a time.
 //
 // Misuse is an error: invalid handles, memory of another device, host memory that is not pinned, and accesses beyond an
-// allocation. So are kernels on streams of a device that is not the thread's current one, events on streams of another
-// device, and asking for the time between events without timing. With HostAccess::kFatal, the program crashes if
-// anything but a stream accesses device memory.
+// allocation. So are kernels on streams of a device that is not the thread's current one, recording an event on a
+// stream of another device, and asking for the time between events without timing. With HostAccess::kFatal, the program
+// crashes if anything but a stream accesses device memory.
 //
 // Thread-safe. When the object is destroyed, nothing may keep its streams from completing their work. The destructor
 // waits for calls that wait for a device before they free or allocate memory.

@@ -55,7 +55,7 @@ class FakeQueue {
 // Thread-safe.
 class FakeStream {
  public:
-  // A kWait task waits for another stream. It leaves the queue only when the wait is over.
+  // A kWait task waits for an event, or for the value of a word. It leaves the queue only when the wait is over.
   enum class Task { kWork, kWait };
 
   // If `delay_seed` is not 0, the stream pauses before some tasks, which the seed selects.

@@ -59,8 +59,8 @@ class FakeMemory {
   // Reserves a range of addresses without memory. Returns nullptr if the system refuses.
   void* ReserveRange(size_t bytes);
 
-  // MapIntoRange maps a file into a range. FreeRange frees a range into which no file was mapped. They return false if
-  // there is no such range.
+  // MapIntoRange maps a file into a range, and returns false if that is impossible. FreeRange frees a range to which no
+  // device has access yet, and unmaps the files in it. It returns false if there is no such range.
   bool MapIntoRange(void* address, size_t bytes, int file);
   bool FreeRange(void* range);
 

@@ -58,8 +58,8 @@ bool RunOperations(const std::vector<NcclOperation>& operations, Mailboxes& mail
 // A rank's communicator. The object lives until its work on the streams has ended.
 //
 // If the communicator is blocking, the call itself enqueues a group on its stream. Before that, the first group of each
-// kind waits until all ranks have submitted it, or the communicator is aborted. NCCL waits in the same way to connect
-// the ranks.
+// kind with a collective waits until all ranks have submitted such a group, or the communicator is aborted. NCCL waits
+// in the same way to connect the ranks.
 //
 // Thread-safe.
 class FakeNcclCommunicator : public std::enable_shared_from_this<FakeNcclCommunicator> {
@@ -109,7 +109,7 @@ class FakeNcclCommunicator : public std::enable_shared_from_this<FakeNcclCommuni
   // Returns the number of threads in blocking calls of all communicators in this process.
   static int ThreadsInCalls() { return all_occupants_.load(); }
 
-  // Submits a group. Without blocking calls, the next call of Progress() enqueues the group on the stream.
+  // Submits a group. If the communicator does not block, the next call of Progress() enqueues the group on the stream.
   NcclResult Submit(std::vector<NcclOperation> group, void* stream);
   NcclResult Finalize();
   void Abort();
@@ -133,7 +133,8 @@ class FakeNcclCommunicator : public std::enable_shared_from_this<FakeNcclCommuni
   bool Capture(std::unique_ptr<Work> work);
   static void RunCaptured(void* work);
   NcclResult SubmitAndWait(std::unique_ptr<Work> work);
-  // Waits until all ranks have submitted a group of this kind. Returns false if the communicator is aborted.
+  // If this is the first group of its kind, and has a collective, waits until all ranks have submitted such a group.
+  // Returns false if the communicator is aborted.
   bool AwaitPeers(const std::vector<NcclOperation>& group);
   template <typename Condition>
   bool AwaitUnlessAborted(const Condition& condition) const;
@@ -152,7 +153,7 @@ class FakeNcclCommunicator : public std::enable_shared_from_this<FakeNcclCommuni
   bool PassFaults(size_t operations);
   void WaitForAbort();
   void Fail(const std::string& error);
-  // Returns whether streams or graphs hold work of the communicator. NCCL waits for both before it destroys a
+  // Returns whether streams or graphs hold work of the communicator. NCCL waits for both before it finalizes a
   // communicator.
   bool IsUsed() const { return running_.load() > 0 || captured_.load() > 0; }
   bool HasFault(int fault) const { return fault != 0 && (faults_.rank < 0 || faults_.rank == rank_); }

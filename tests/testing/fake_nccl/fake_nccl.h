@@ -2,12 +2,12 @@
 
 // A fake NCCL for the devices of fake_cuda. libfake_nccl.so implements the part of NCCL's C API that Ronda uses
 // (runtime/collectives/nccl/nccl_library.h). The fake runs collectives between threads or processes of one host,
-// through shared memory and in stream order. Sums go around a ring, and are rounded at every hop, so they are not added
-// in rank order.
+// through shared memory and in stream order. Sums go around a ring, so the ranks' terms are not added in rank order,
+// and are rounded at every hop.
 //
 // As in NCCL, a call on a non-blocking communicator may return ncclInProgress. The work of such a call is enqueued only
-// once ncclCommGetAsyncError returns ncclSuccess. Splitting a non-blocking communicator creates a blocking one. The
-// first call of each kind on a blocking communicator waits for the other ranks, as NCCL does to connect the ranks.
+// once ncclCommGetAsyncError returns ncclSuccess. Only ncclCommSplit can create a blocking communicator. The first
+// collective of each kind on a blocking communicator waits for the other ranks, as NCCL does to connect the ranks.
 // Aborting the parent ends this wait if parent and child share resources. The fake reports a communicator that is freed
 // while a thread is in one of its calls.
 //
@@ -15,7 +15,8 @@
 // symmetric windows are computed in float32 and rounded once, as in NCCL's symmetric-memory kernels.
 //
 // The fake fails or hangs where NCCL does. If the ranks' calls differ, NCCL hangs or has undefined behaviour. The fake
-// then makes a report, and hangs until the communicator is aborted. After a minute, it stops the process.
+// then makes a report, and hangs until the communicator is aborted. If no abort comes within a minute, the fake stops
+// the process.
 #ifndef RONDA_TESTS_TESTING_FAKE_NCCL_FAKE_NCCL_H_
 #define RONDA_TESTS_TESTING_FAKE_NCCL_FAKE_NCCL_H_
 
@@ -42,8 +43,8 @@ struct fake_nccl_faults {
 };
 
 // The functions of fake_cuda.h and fake_capture.h that enqueue work on a stream and find the work's memory on the
-// device. Unless fake_nccl_set_cuda is called, the library looks for them in the process, in the library
-// FAKE_CUDA_LIBRARY, or else in RONDA_CUDA_PLUGIN.
+// device. Unless fake_nccl_set_cuda is called, the library looks for them in the process, and then in the loaded
+// library that FAKE_CUDA_LIBRARY names or, if this variable is not set, RONDA_CUDA_PLUGIN.
 struct fake_nccl_cuda {
   int (*enqueue)(void* stream, void (*function)(void*), void* context);
   int (*enqueue_owned)(void* stream, void (*function)(void*), void* context, void (*release)(void*));

@@ -93,7 +93,7 @@ void MembershipWorld::AddEpochStepsOf(int id, const ModelProcess& process, std::
   if (is_broken) moves->push_back({Kind::kFails, id});
   if (process.is_leaving && (is_broken || is_to_change)) moves->push_back({Kind::kLeaves, id});
   if (!process.is_leaving && is_to_change) moves->push_back({Kind::kChanges, id});
-  // After one member has met all others, the rest report the same, even if some members have already gone.
+  // After one member has met all others, the rest can report the same, even if some members have already gone.
   const bool can_meet = !is_broken || epochs_[static_cast<size_t>(epoch)].has_met;
   if (!is_training && can_meet) moves->push_back({Kind::kMeets, id});
   const bool is_at_its_end = HasFinished(epoch) || (HaveAllMet(epoch) && !IsAnybodyToldOf(epoch));
