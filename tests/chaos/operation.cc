@@ -27,7 +27,7 @@ namespace ronda::chaos {
 namespace {
 
 // Returns a small integer that depends on all arguments. Sums and products of a few such integers are exact in every
-// dtype and wire format.
+// dtype, and in every wire format of 16 bits.
 int ValueOf(uint64_t seed, int rank, size_t index) {
   uint64_t bits = seed + 0x9e3779b97f4a7c15u * static_cast<uint64_t>(rank + 1) + index;
   bits = (bits ^ (bits >> 31)) * 0x7fb5d329728ea185u;

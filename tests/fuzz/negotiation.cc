@@ -93,7 +93,7 @@ class Job {
     return report;
   }
 
-  // Submits a request that the engine would submit, too.
+  // Submits a request, unless the engine would not submit it.
   void SubmitIfAllowed(RankId rank, TensorRequest request) {
     const auto members = reporters_[rank].process_sets().Find(request.process_set);
     if (members == nullptr || !members->Contains(rank)) return;

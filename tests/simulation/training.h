@@ -35,7 +35,8 @@ class Part {
   // Returns "" if the operation's results are right, and otherwise a text that names the first wrong value.
   std::string Check(const OperationResult& result) const;
 
-  // Returns a number that identifies the right result, independent of the number of ranks.
+  // Returns a number that identifies the right result, independent of the number of ranks. Returns 0 for operations
+  // whose result depends on this number (allgather, reducescatter), and for a barrier.
   uint64_t Digest() const { return digest_; }
 
  private:

@@ -49,7 +49,7 @@ class VirtualNetwork {
 
   // Faults. Resets the current connections between two processes, but not later ones.
   void Reset(ProcessId a, ProcessId b);
-  // Delivers no message between the two processes before `until`, and then everything that was sent.
+  // Delays the messages that the two processes send to each other from now on, so that none arrives before `until`.
   void Silence(ProcessId a, ProcessId b, absl::Duration until);
   // Ends the process's connections: resets them, or makes them silent for ever.
   enum class End { kReset, kSilence };

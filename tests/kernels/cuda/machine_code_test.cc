@@ -214,9 +214,9 @@ void ExpectWideAccesses(const std::string& body, const Accesses& accesses) {
   }
 }
 
-// Expects that the kernel body also loads and stores single bytes, as it must for unaligned elements. Checks only the
-// four kinds of bodies below, and not those for one-byte elements, which always access single bytes. Returns false if
-// it did not check the body.
+// Expects that the kernel body also loads single bytes, and stores single bytes if it stores elements, as it must for
+// unaligned elements. Checks only the four kinds of bodies below, and not those for one-byte elements, which always
+// access single bytes. Returns false if it did not check the body.
 bool ExpectAccessesByBytes(const std::string& body, const Accesses& accesses) {
   const bool stores = Is(body, "ReduceBody<") || Is(body, "AddBody");
   if (IsOfBytes(body) || !(stores || Is(body, "FindNonFinite") || Is(body, "DotsBody"))) return false;

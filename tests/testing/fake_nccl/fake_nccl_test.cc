@@ -53,7 +53,8 @@ TEST_F(FakeNcclTest, WorkReachesTheStreamOnlyWhenAskedFor) {
   });
 }
 
-// The exact sum 2048 + 1 + 1 + 1 rounds to 2052. If each addition is rounded, every sum is 2048.
+// The exact sum 2048 + 1 + 1 + 1 rounds to 2052. If the ones are added to 2048 one after the other, and every sum is
+// rounded, the result is 2048.
 TEST_F(FakeNcclTest, SumsOf16BitTypesAreRoundedAtEveryHop) {
   constexpr uint16_t k2048 = 0x6800;
   constexpr uint16_t k1 = 0x3c00;
