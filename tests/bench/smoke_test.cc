@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Tests the real ronda-bench with the smallest settings: it starts its ranks, finds the peer libraries, measures, and
-// writes files.
+// Tests the real ronda-bench with minimal settings: it starts its ranks, finds the peer libraries, measures, and writes
+// files.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/wait.h>
@@ -51,7 +51,7 @@ std::string Contents(const std::string& path) { return ReadFile(path).value_or("
 
 std::string PathOf(const std::string& name) { return testing::TempDir() + "/" + name; }
 
-// Returns the rows of a JSON file, or no rows if it is not JSON.
+// Returns the rows of a JSON file, or no rows if the file is not JSON.
 Json RowsOf(const std::string& path) {
   const Json document = Json::parse(Contents(path), nullptr, /*allow_exceptions=*/false);
   EXPECT_TRUE(document.is_object()) << path;
@@ -64,7 +64,7 @@ int CountOf(const Json& rows, const std::string& field, const Json& value) {
   return count;
 }
 
-// Expects that the program has succeeded and has made `rows` measurements, all without wrong elements.
+// Expects that the program has succeeded, and has made `rows` measurements without a wrong element.
 void ExpectRows(const Outcome& outcome, const std::string& path, int rows) {
   EXPECT_EQ(outcome.exit_code, 0) << outcome.text;
   int measured = 0;
@@ -77,8 +77,8 @@ TEST(SmokeTest, CollectivesOfEveryKindAreRight) {
   const std::string json = PathOf("collectives.json");
   const Outcome outcome =
       RunTool("collectives -np 2 --op all --place in,out -b 4K -e 4K --rounds 1 --block-time 100us --json " + json);
-  // There are six operations and the barrier. One operation is measured both in place and out of place. Each of these
-  // eight cases is measured in two layers.
+  // Six operations, one of which is measured both in place and out of place, and the barrier make eight cases. Each
+  // case is measured in two layers.
   ExpectRows(outcome, json, 16);
   EXPECT_NE(outcome.text.find("#wrong"), std::string::npos) << outcome.text;
 }
@@ -134,7 +134,7 @@ TEST(SmokeTest, EveryDtypeAndWireIsCheckedOnThreeRanks) {
   const Outcome outcome = RunTool(
       "collectives -np 3 --dtype all --wire all --layer client -b 3000 -e 3000 --rounds 1 --block-time 100us --json " +
       json);
-  // Two 16-bit wire formats apply to two dtypes, and two 8-bit formats to four dtypes.
+  // The two 16-bit wire formats apply to two dtypes each, and the two 8-bit formats to four each.
   ExpectRows(outcome, json, kDTypeCount + 2 * 2 + 2 * 4);
 }
 
@@ -217,7 +217,7 @@ TEST(SmokeTest, ElasticTimesStepsThatEndInDifferentWays) {
   EXPECT_GT(rows[2]["marks_ns"], 0) << outcome.text;
 }
 
-// Runs a real trainer. The predictions are computed as in advice_test, but from the measurements of this trainer.
+// Runs a real trainer, and predicts from its measurements. advice_test checks the predictions themselves.
 TEST(SmokeTest, AdviseRunsATrainerAndPredictsMoreRanks) {
   const std::string json = PathOf("advise.json");
   const std::string trainer = " -- examples/lenet_mnist/lenet_mnist --batch-size 16 --steps 60";
@@ -271,12 +271,11 @@ TEST_P(PeerSmokeTest, APeerIsRightToo) {
   EXPECT_EQ(document.at("busy_cores").size(), 2U);
 }
 
-// Each MPI implementation has a separate job, because it must be started by its own launcher.
+// Each MPI implementation has its own job, because its own launcher must start it.
 INSTANTIATE_TEST_SUITE_P(AllPeers, PeerSmokeTest, testing::Values("mpi", "mpich", "gloo"),
                          [](const auto& info) { return std::string(info.param); });
 
-// If a user asks for a peer by name and the peer is missing, the run must fail. The output of the failed run must not
-// look like a comparison.
+// If the user names a peer that is missing, the run must fail, and its output must not look like a comparison.
 TEST(SmokeTest, APeerThatIsMissingIsAnError) {
   const std::filesystem::path folder = PathOf("alone");
   std::filesystem::create_directories(folder);
@@ -369,7 +368,7 @@ TEST(StepSmokeTest, AFileThatIsNoListOfShapesIsAUsageError) {
   EXPECT_THAT(run.text, HasSubstr(path + ":2: a dimension is a number of 1 or more, not \"many\""));
 }
 
-// Makes a report from a real run of ronda-bench.
+// Creates a report from a real run of ronda-bench.
 TEST(ReportSmokeTest, WritesThePageThePicturesAndTheTables) {
   const std::filesystem::path folder = PathOf("report");
   std::filesystem::create_directories(folder);

@@ -43,8 +43,8 @@ struct Possessions {
   long threads;
 };
 
-// Expects that the job's resources have been released. Waits a little, because the system still lists a thread for a
-// moment after the thread has been joined.
+// Expects that the job's resources have been released. Polls, because the system lists a thread for a moment after it
+// has been joined.
 void ExpectGivenBack(const Possessions& before) {
   Possessions now = Possessions::Now();
   for (int i = 0; i < 200 && now.Exceed(before); ++i) {
@@ -63,7 +63,7 @@ class Rank {
     if (injuring_.joinable()) injuring_.join();
   }
 
-  // The first failure.
+  // Runs the round, and returns the first failure.
   Status Run() {
     std::vector<int32_t> pids(kRanks);
     const int32_t pid = getpid();
@@ -85,8 +85,8 @@ class Rank {
 
   void Injure(const std::vector<int32_t>& pids) {
     const Injury& injury = plan_.injury;
-    // A rank that will be killed waits here for the signal. If a rank shut down before it is killed, the job would not
-    // notice its death.
+    // A rank that will be killed waits here for the signal, because the job would not notice the death of a rank that
+    // has already shut down.
     while (injury.kind == Injury::Kind::kKill && IsVictim()) pause();
     std::this_thread::sleep_for(injury.after);
     if (injury.kind == Injury::Kind::kExit && IsVictim()) _exit(kExitCode);
@@ -143,8 +143,8 @@ class Rank {
     return first_failure;
   }
 
-  // Each rank makes a different number of steps, then calls join(). When all ranks have joined, all ranks take part in
-  // operations again.
+  // Each rank makes its own number of steps, and then calls join(). Once all ranks have joined, all of them take part
+  // in operations again.
   Status RunLastSteps() {
     const int steps = plan_.last_steps[static_cast<size_t>(rank_)];
     for (int step = 0; step < steps; ++step) {
@@ -184,7 +184,7 @@ bool EndsJob(const Injury& injury) { return injury.kind == Injury::Kind::kKill |
 void RunRound() {
   const uint64_t seed = std::strtoull(std::getenv(kSeedVariable), nullptr, 10);
   const RoundPlan plan = PlanRound(seed, kRanks);
-  std::thread([] {}).join();  // at the first thread, ThreadSanitizer starts a thread that stays
+  std::thread([] {}).join();  // with the first thread, ThreadSanitizer starts its own, which stays
   const Possessions before = Possessions::Now();
   init();
   Status of_operation;
@@ -192,8 +192,7 @@ void RunRound() {
     Rank rank(plan, seed);
     of_operation = rank.Run();
   }
-  // An operation in flight fails with "tensor 'x': <the job's failure>". Every later call returns the job's failure
-  // itself.
+  // Operations in flight fail with "tensor 'x': <the job's failure>". Later calls return the job's failure itself.
   const Status later = of_operation.ok() ? Status() : try_barrier();
   const Status failure = try_shutdown();
   EXPECT_EQ(failure.ok(), !EndsJob(plan.injury)) << failure.message();

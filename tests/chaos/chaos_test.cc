@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Runs rounds of random operations on four ranks. In a round, some ranks may be killed, stopped or late. The tests
-// check that in each round no rank hangs, no result is wrong, all survivors report the same first failure, and all
-// resources are released.
+// Runs rounds of random operations on four ranks, some of which may be killed, stopped or late. Checks that in each
+// round no rank hangs, no result is wrong, all survivors report the same first failure, and all resources are released.
 //
-// CHAOS_ROUNDS is the number of rounds (default: 50). If CHAOS_SEED is set to a seed that an earlier run has printed,
-// the test repeats the round of this seed.
+// CHAOS_ROUNDS is the number of rounds (default: 50). To repeat a round of an earlier run, set CHAOS_SEED to the seed
+// that the run printed for this round, and CHAOS_ROUNDS to 1.
 #include <sys/prctl.h>
 #include <sys/wait.h>
 
@@ -34,7 +33,7 @@ using ::testing::IsEmpty;
 using testing::JobResult;
 using testing::ProcessResult;
 
-// Rounds take less than a second, but machines may be busy and sanitizers slow.
+// A round takes less than a second, but the machine may be busy, or the sanitizer slow.
 constexpr absl::Duration kTimeout = absl::Seconds(60);
 
 uint64_t NumberFromEnvironment(const char* name, uint64_t otherwise) {
@@ -70,7 +69,7 @@ class ChaosTest : public ::testing::TestWithParam<int> {
     }
   }
 
-  // Expects that all survivors report the same failure, and that it names a victim.
+  // Expects that all survivors report the same failure, which names a victim.
   void ExpectOneFailure(const JobResult& result) const {
     std::set<std::string> failures;
     for (int rank = 0; rank < kRanks; ++rank) {
@@ -95,8 +94,7 @@ INSTANTIATE_TEST_SUITE_P(Rounds, ChaosTest,
                          ::testing::Range(0, static_cast<int>(NumberFromEnvironment("CHAOS_ROUNDS", 50))));
 
 TEST_P(ChaosTest, EndsInBoundedTimeAsPlanned) {
-  // If a child process outlives the rank that started it, it becomes a child of this process, and the check below finds
-  // it.
+  // Child processes that outlive their rank become children of this process, so that the check below finds them.
   prctl(PR_SET_CHILD_SUBREAPER, 1);
   testing::ProcessJob job;
   job.env = {{kSeedVariable, absl::StrCat(seed_)}};

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Tests that each sample is part of one step in each pass over the data. During the training, ranks of the elastic job
-// are killed, stopped and asked to leave at random, and the job grows and shrinks.
+// Tests that an elastic job uses each sample in exactly one step per pass over the data, although ranks are killed,
+// stopped and asked to leave at random, and the job grows and shrinks.
 //
-// CHAOS_SECONDS is the duration in seconds (default: 10). CHAOS_SEED may be a seed that an earlier run has printed.
-// Ranks then get the same injuries as in that run while the two jobs are in the same state.
+// CHAOS_SECONDS is the duration in seconds (default: 10). To repeat the injuries of an earlier run, set CHAOS_SEED to
+// the seed that it printed. The injuries are the same as long as the two jobs are in the same state.
 #include <unistd.h>
 
 #include <algorithm>
@@ -32,7 +32,7 @@ using ::testing::SizeIs;
 
 constexpr char kTrainer[] = "tests/chaos/counting_trainer";
 
-// A file whose existence makes the trainers end.
+// A file that makes the trainers exit once it exists.
 class FinishFile {
  public:
   FinishFile() { std::filesystem::remove(path_); }
@@ -44,7 +44,7 @@ class FinishFile {
   const std::string path_ = absl::StrCat(::testing::TempDir(), "/finish.", getpid());
 };
 
-// Expects that the last lines of all ranks are equal and that no rank has counted wrongly. Returns the number of ranks.
+// Expects that all ranks print the same last line and no rank has miscounted. Returns the number of ranks.
 size_t ExpectCountedOnce(const std::string& output) {
   EXPECT_THAT(output, Not(HasSubstr("WRONG")));
   size_t finished = 0;
@@ -68,8 +68,8 @@ TEST(CountingChaosTest, EverySampleCountsOnceInEachPassWhoeverDies) {
                       .pause = is_short ? absl::Milliseconds(500) : absl::Seconds(2.5),
                       .stops = is_short ? 0 : static_cast<int>(absl::ToInt64Minutes(time))});
   const absl::Time begin = SteadyNow();
-  // Returns a condition that is true after the time `end` if there have been at least `epochs` epochs. One epoch may
-  // take long, because its members wait for a rank that has died before it joined.
+  // Returns a condition that holds after the time `end`, once there have been at least `epochs` epochs. An epoch can
+  // take long, because its members wait for a rank that died before it joined.
   const auto until = [](absl::Time end, int64_t epochs) {
     return [end, epochs](const JobLog& log) { return SteadyNow() >= end && log.epochs() >= epochs; };
   };
@@ -80,8 +80,7 @@ TEST(CountingChaosTest, EverySampleCountsOnceInEachPassWhoeverDies) {
   EXPECT_GE(ExpectCountedOnce(chaos.output()), 1u);
 }
 
-// Two members become four because new members join. One member leaves, then all members but the oldest die, and two
-// replacements join.
+// Two new members join two others. Then one leaves, all but the oldest die, and two replacements join.
 TEST(CountingChaosTest, TwoBecomeFourBecomeOneBecomeThree) {
   const FinishFile finish;
   LauncherRun run({"-np", "2", "--min-np", "1", "--max-np", "4", "--blacklist-cooldown-range", "1", "8", "--verbose",
@@ -98,15 +97,15 @@ TEST(CountingChaosTest, TwoBecomeFourBecomeOneBecomeThree) {
     log.ExpectLossOf(member);
     kill(log.pids().at(member), signo);
   };
-  // The job begins with two members, but the two new members may have joined before the output is read.
+  // The job begins with two members, but the new ones may have joined by the time the output is read.
   run.ReadUntil(has_members(4), "four members");
   EXPECT_THAT(run.out(), ::testing::HasSubstr("2 ranks go on after step 0"));
   strike(log.members().back(), SIGTERM);
   run.ReadUntil(has_members(3), "three members that are left");
   const int oldest = log.members().front();
   const auto only_the_oldest = [&] {
-    // Kills all members except the oldest one. This function runs again and again, because a replacement may join
-    // before the oldest member is alone.
+    // Kills all members but the oldest. ReadUntil calls this repeatedly, because a replacement may join before the
+    // oldest member is alone.
     for (const int member : log.members()) {
       if (member != oldest && IsRunning(log.pids().at(member))) strike(member, SIGKILL);
     }

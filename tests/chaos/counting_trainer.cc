@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// A trainer for elastic jobs that counts how often each sample has been part of a step.
+// A trainer for elastic jobs that counts how many steps have used each sample.
 //
 //   rondarun -np 4 --min-np 2 counting_trainer FILE
 //
 // Trains until FILE exists at the end of a pass over the data. After each pass, every rank checks that its state has
-// counted every sample once in each pass. If a count is wrong, the rank prints WRONG and exits with code 3.
+// counted every sample once per pass. If a count is wrong, the rank prints WRONG and exits with code 3.
 #include <unistd.h>
 
 #include <cstddef>
@@ -22,7 +22,7 @@
 namespace {
 
 constexpr std::int64_t kSamples = 1003;
-constexpr std::int64_t kGlobalBatch = 16;  // does not divide the number of samples, and three ranks do not divide it
+constexpr std::int64_t kGlobalBatch = 16;  // neither divides the number of samples, nor is divisible by three
 
 using Model = ronda::testing::CountingModel;
 
@@ -77,7 +77,7 @@ class CountingTrainer {
     }
   }
 
-  // The trainer calls IsFinished() before each step. The result is the same on all ranks.
+  // Returns whether to stop before the next step. All ranks get the same result.
   bool IsFinished() {
     if (sampler_.cursor().taken != 0) return false;
     CheckCounts();

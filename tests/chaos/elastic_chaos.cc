@@ -31,20 +31,20 @@ namespace {
 
 constexpr int kMembers = 4;
 
-// The limit for the growth of a process's memory. An allocator may keep memory, and a trainer needs more memory when
-// its share of a batch first grows. In the ten minutes of `make chaos`, the limit amounts to about 40 KiB per epoch.
+// How much the memory of a process may grow. An allocator may retain memory, and a trainer needs more memory when its
+// share of a batch first grows. In the ten minutes of `make chaos`, this limit amounts to about 40 KiB per epoch.
 constexpr int64_t kMemorySlackKib = 8192;
-// A process has more descriptors if the job has more members. The launcher needs four descriptors for each member, and
-// a member needs one for each other member.
+// The number of descriptors depends on the number of members. The launcher needs four descriptors per member, and a
+// member needs one per other member.
 constexpr int64_t kDescriptorSlackOfLauncher = 4 * kMembers;
 constexpr int64_t kDescriptorSlackOfMember = kMembers;
-constexpr int64_t kThreadSlack = 2;  // those of a rank that is not alone
-// The samples of a process are compared only if there are this many of them, because the memory of a new process still
+constexpr int64_t kThreadSlack = 2;  // a rank has them only while it is not alone
+// The samples of a process are compared only if there are at least this many, because the memory of a new process still
 // grows.
 constexpr size_t kTellingSamples = 9;
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr bool kIsMemoryTelling = false;  // freed memory is kept
+constexpr bool kIsMemoryTelling = false;  // sanitizers retain freed memory
 #else
 constexpr bool kIsMemoryTelling = true;
 #endif
@@ -78,9 +78,9 @@ std::vector<std::string> ArgumentsOfLauncher(const std::vector<std::string>& pro
   return arguments;
 }
 
-// Writes standard output and standard error to one stream, so that all lines are in their order.
+// Merges standard error into standard output, so that all lines are in order.
 LauncherRun::Options OneStream() {
-  // A process that outlives the launcher becomes a child of this process, and the check at the end finds it.
+  // Processes that outlive the launcher become children of this process, so that the check at the end finds them.
   prctl(PR_SET_CHILD_SUBREAPER, 1);
   return {.in_child = [] { dup2(STDOUT_FILENO, STDERR_FILENO); }};
 }
@@ -92,8 +92,8 @@ struct Range {
   int64_t last_least = 0;  // in the last third
 };
 
-// Samples are taken while members come and leave, when a process may use more resources for a moment. So the smallest
-// value of the last third is compared with the greatest value of the first third.
+// A process may briefly use more resources while members join and leave. So the smallest value in the last third of the
+// samples is compared with the greatest value in the first third.
 Range RangeOf(const std::vector<int64_t>& values) {
   const auto third = static_cast<std::ptrdiff_t>((values.size() + 2) / 3);
   return {.first_most = *std::max_element(values.begin(), values.begin() + third),
@@ -161,7 +161,7 @@ void ElasticChaos::Catch() {
   killed_at_.reset();
 }
 
-// Waits for the time of the next signal (turn). Returns whether the signal must be sent.
+// Waits for the next turn. Returns false if there are enough injuries, or the launcher has ended.
 bool ElasticChaos::AwaitTurn(const std::function<bool(const JobLog&)>& is_enough) {
   const auto half_a_pause = absl::ToChronoMicroseconds(options_.pause / 2);
   const absl::Time due = SteadyNow() + options_.pause / 2 + absl::FromChrono(random_.UpTo(2 * half_a_pause));
@@ -177,7 +177,7 @@ bool ElasticChaos::AwaitTurn(const std::function<bool(const JobLog&)>& is_enough
 void ElasticChaos::TakeSample() {
   const auto launcher = FootprintOf(run_.pid());
   const auto kept = FootprintOf(log_.pids().at(keeper_));
-  if (!launcher.has_value() || !kept.has_value()) return;  // they have just ended, which the next turn notices
+  if (!launcher.has_value() || !kept.has_value()) return;  // they have just ended; the next turn will notice
   samples_.push_back({.launcher = *launcher, .keeper = keeper_, .kept = *kept});
 }
 
@@ -210,8 +210,7 @@ std::vector<int> ElasticChaos::Veterans() const {
   return veterans;
 }
 
-// The new keeper is a member that was already a member at the last turn, because the job has since completed a step
-// with this member.
+// The new keeper must have been a member at the last turn, because then the job has since completed a step with it.
 bool ElasticChaos::ChangeKeeper() {
   const std::vector<int> candidates = Veterans();
   if (candidates.empty()) return false;
@@ -220,9 +219,9 @@ bool ElasticChaos::ChangeKeeper() {
   return true;
 }
 
-// If rank 0 dies while the members connect, the members that rank 0 has already admitted join again at once. A member
-// that arrives after the death waits for rank 0 until RONDA_START_TIMEOUT. The launcher kills the waiting member 5 s
-// after the other members have joined.
+// This is how a keeper can die. If rank 0 dies while the members connect, the members that it has already admitted join
+// again at once. A member that arrives later waits for rank 0 until RONDA_START_TIMEOUT. The launcher kills such a
+// member 5 s after the other members have joined.
 void ElasticChaos::ReplaceKeeper() {
   ++counts_["keepers killed as late"];
   EXPECT_THAT(run_.out(),
@@ -278,8 +277,8 @@ std::vector<int> ElasticChaos::VictimsInEpoch() const {
   return victims;
 }
 
-// If three new members in a row end before they join, the launcher starts no more members. So the result is empty until
-// a member that is newer than the last killed one has joined.
+// If three new members in a row end before they join, the launcher starts no more members. So after a joining member
+// was killed, the result is empty until a newer member has joined.
 std::vector<int> ElasticChaos::JoiningMembers() const {
   std::vector<int> joining;
   bool has_one_come = !struck_joining_member_.has_value();
@@ -309,7 +308,7 @@ void ElasticChaos::ExpectNothingLeft() const {
   for (const auto& entry : std::filesystem::directory_iterator("/dev/shm")) {
     EXPECT_THAT(entry.path().string(), ::testing::Not(::testing::HasSubstr(log_.job_id())));
   }
-  // The launcher's guard process ends just after the launcher.
+  // The launcher's guard process ends shortly after the launcher.
   const auto is_alone = [] {
     while (waitpid(-1, nullptr, WNOHANG) > 0) {
     }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Kills, stops and asks members of an elastic job to leave while it trains.
+// Injures the members of an elastic job while it trains: kills them, stops them, and asks them to leave.
 #ifndef RONDA_TESTS_CHAOS_ELASTIC_CHAOS_H_
 #define RONDA_TESTS_CHAOS_ELASTIC_CHAOS_H_
 
@@ -36,16 +36,16 @@ struct Footprint {
 
 // A job of `rondarun -np 4 --min-np 2`, whose members get these signals at random:
 //
-//   SIGKILL        most often, also to members that have just been started. One time in three a second SIGKILL follows
-//                  up to 60 ms later, while the others meet
-//   SIGTERM        a member leaves
-//   SIGSTOP        the launcher kills it after 10 s
-//   SIGSTOP and SIGCONT  in less than half a second: the member continues
+//   SIGKILL              most often, also to members that have just been started. In one case in three, another member
+//                        is killed within 60 ms, while the others meet
+//   SIGTERM              the member leaves
+//   SIGSTOP              the launcher kills the member after 10 s
+//   SIGSTOP and SIGCONT  within half a second, so that the member continues
 //
-// Each entry of the list is called a turn. The next turn comes when the job has completed a step, because the launcher
-// gives up a job that fails three times at the same step. At any time one member, the keeper, gets no signal, so that
-// the state is never lost. Most keepers become rank 0 sooner or later. When another member becomes the keeper, the old
-// keeper is killed.
+// Applying an entry of this list is called a turn. The next turn comes only after the job has completed a step, because
+// the launcher gives up a job that fails three times at the same step. At any time, one member is the keeper, which
+// gets no signal, so that the state is never lost. Most keepers eventually become rank 0. Sometimes a turn instead
+// kills the keeper and makes another member the keeper.
 //
 // Thread-compatible.
 class ElasticChaos {
@@ -60,12 +60,12 @@ class ElasticChaos {
 
   explicit ElasticChaos(Options options);
 
-  // Injures members until `is_enough` returns true. Calls `is_enough` before each signal.
+  // Injures members until `is_enough` returns true. Checks `is_enough` before each signal.
   void InjureUntil(const std::function<bool(const JobLog&)>& is_enough, Keeper keeper);
 
-  // Waits for the end of the job. Expects that the job ends without an error, has lost no step, and leaves no process
-  // and no file in /dev/shm. Expects that the descriptors, threads and memory of the launcher and of each keeper have
-  // not grown. Prints the events to standard output.
+  // Waits for the job to end. Expects that it ends without an error, has lost no step, and leaves no process and no
+  // file in /dev/shm. Also expects that the descriptors, threads and memory of the launcher and of the keepers do not
+  // grow. Prints the events to standard output.
   void ExpectGoodEnd();
 
   const JobLog& log() const { return log_; }
@@ -91,7 +91,7 @@ class ElasticChaos {
   void Strike(int member, int signo);
 
   bool IsAlive(int member) const;
-  // Returns the members of the newest epoch, without the keeper and without members that have got a signal.
+  // Returns the living members of the newest epoch, except the keeper and members that Strike() has hit.
   std::vector<int> VictimsInEpoch() const;
   std::vector<int> JoiningMembers() const;
   int AnyOf(const std::vector<int>& members) {

@@ -4,12 +4,12 @@
 //
 //   elastic_chaos_test [PROGRAM [ARGUMENT...]]
 //
-// With a PROGRAM, the command tests this program instead of LeNet, for example examples/pytorch_elastic.py. The program
-// must accept `--epochs N`.
+// With PROGRAM, tests that program instead of LeNet, for example examples/pytorch_elastic.py. It must accept `--epochs
+// N`.
 //
 // The first job makes CHAOS_PASSES passes over the data (default: 8). If CHAOS_SECONDS is set, further jobs with longer
-// pauses follow until the time is over. CHAOS_SEED may be a seed that an earlier run has printed. Ranks then get the
-// same injuries as in that run while the two jobs are in the same state.
+// pauses follow until the time is over. To repeat the injuries of an earlier run, set CHAOS_SEED to the seed that it
+// printed. The injuries are the same as long as the two jobs are in the same state.
 #include <algorithm>
 #include <cstdint>
 #include <cstdlib>
@@ -40,11 +40,11 @@ int64_t ShortPasses() {
   return text == nullptr ? kDefaultPasses : std::atoll(text);
 }
 
-// LeNet in C++ learns enough in a few passes, because its learning rate falls.
+// LeNet in C++ learns enough in a few passes, because its learning rate decays.
 double AccuracyAfter(int64_t passes) { return Program().front() == kLeNet || passes >= kEnoughPasses ? 0.97 : 0.95; }
 
-// If a member died near the end of the job, the job's end would depend on whether the member had finished the program.
-// So no member is injured in the last passes.
+// No member is injured in the last passes, because the outcome of the job would depend on whether the member had
+// already finished its program.
 int64_t InjuredPassesOf(int64_t passes) { return passes - std::max<int64_t>(2, passes / 10); }
 
 void ExpectLearns(int64_t passes, ElasticChaos::Options options) {
@@ -65,7 +65,7 @@ TEST(ElasticChaosTest, TheModelLearnsWhoeverDies) {
   const absl::Time end = SteadyNow() + TimeForChaos().value_or(absl::ZeroDuration());
   ElasticChaos::Options options = {.seed = SeedOfChaos()};
   double passes = static_cast<double>(ShortPasses());
-  // Each job makes as many passes as the remaining time allows. The time of a pass is estimated from the previous job.
+  // Each job makes as many passes as fit into the remaining time, as estimated from the previous job.
   while (passes >= static_cast<double>(ShortPasses()) && !HasFailure()) {
     const absl::Time begin = SteadyNow();
     ExpectLearns(static_cast<int64_t>(passes), options);

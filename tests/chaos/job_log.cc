@@ -95,15 +95,15 @@ void JobLog::OnEpoch(absl::string_view members) {
   }
 }
 
-// If a member has been lost, the launcher begins a new epoch. All lines that were printed before the loss come before
-// the line of the new epoch.
+// After the loss of a member, the launcher begins a new epoch. The line of the new epoch follows all lines that were
+// printed before the loss.
 void JobLog::OnMet(int64_t step) {
   have_met_ = true;
   beginnings_.push_back(step);
   if (progress_ == Progress::kMeets) {
     met_after_ = step;
     progress_ = Progress::kHasMet;
-    // Before any member has been lost, the line of an epoch counts as a completed step.
+    // If no member has been lost, the line of an epoch counts as a completed step.
     if (lost_.empty()) OnStep();
   } else if (progress_ == Progress::kHasMet && step > met_after_) {
     OnStep();

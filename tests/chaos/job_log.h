@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The output of an elastic job while it runs.
+// Parses the output of an elastic job while the job runs.
 #ifndef RONDA_TESTS_CHAOS_JOB_LOG_H_
 #define RONDA_TESTS_CHAOS_JOB_LOG_H_
 
@@ -17,8 +17,8 @@
 
 namespace ronda::chaos {
 
-// Reads the lines of `rondarun --verbose` and the lines of its trainer. The lines of rondarun and of the trainer come
-// from one stream, in the order in which rondarun has written them. The log understands these lines of a trainer:
+// Parses the lines of `rondarun --verbose` and of its trainer, which come from one stream, in the order in which
+// rondarun has written them. It understands these lines of a trainer:
 //
 //   4 ranks go on after step 17       (or: in epoch 3) the members of an epoch have met, and have the state
 //   epoch 3 is done                   (or: epoch 3: accuracy 0.97) a pass over the data is complete
@@ -30,13 +30,13 @@ class JobLog {
   // The job begins with members 0 to `first_members` - 1.
   explicit JobLog(int first_members);
 
-  // Reads the new complete lines of `text`. REQUIRES: `text` begins with the text that was passed to the last call.
+  // Parses the complete lines that are new in `text`. REQUIRES: `text` begins with the text of the previous call.
   void Read(absl::string_view text);
 
   const std::string& job_id() const { return job_id_; }
   // Returns the process id of each member that has been started.
   const std::map<int, pid_t>& pids() const { return pids_; }
-  // Returns the members of the newest epoch in the order of their ranks. The oldest member is the first.
+  // Returns the members of the newest epoch in rank order. The oldest member is first.
   const std::vector<int>& members() const { return members_; }
   // Returns whether the members of the newest epoch have connected.
   bool have_met() const { return have_met_; }
@@ -45,11 +45,11 @@ class JobLog {
   int64_t epochs() const { return epochs_; }
   int64_t passes() const { return passes_; }
   double accuracy() const { return accuracy_; }
-  // Returns the step or pass after which each epoch has continued, in the order of the epochs.
+  // Returns, for each epoch in order, the step or pass after which it continued.
   const std::vector<int64_t>& beginnings() const { return beginnings_; }
 
-  // Reports that a member is about to be killed. HasTrained() then returns false until an epoch without this member has
-  // completed a step.
+  // Announces that a member is about to be killed. HasTrained() then returns false until an epoch without this member
+  // has completed a step.
   void ExpectLossOf(int member);
   bool HasTrained() const { return progress_ == Progress::kTrains; }
 

@@ -27,7 +27,7 @@ namespace ronda::chaos {
 namespace {
 
 // Returns a small integer that depends on all arguments. Sums and products of a few such integers are exact in every
-// dtype and on every wire.
+// dtype, and in every wire format of 16 bits.
 int ValueOf(uint64_t seed, int rank, size_t index) {
   uint64_t bits = seed + 0x9e3779b97f4a7c15u * static_cast<uint64_t>(rank + 1) + index;
   bits = (bits ^ (bits >> 31)) * 0x7fb5d329728ea185u;
@@ -61,14 +61,14 @@ class PlannedOperation : public Operation {
     return static_cast<size_t>(it - plan_.members.begin());
   }
 
-  // Draws a number of rows for each member, for operations in which members have different numbers of rows.
+  // Draws a number of rows for each member.
   std::vector<int64_t> DrawRows() {
     std::vector<int64_t> rows;
     for (size_t i = 0; i < members(); ++i) rows.push_back(random_.OneIn(4) ? 0 : random_.Below(600));
     return rows;
   }
 
-  // `wire_error` is the error that an 8-bit wire format may add to an element.
+  // `wire_error` is the largest error that an 8-bit wire format may cause in an element.
   template <class T>
   void ExpectEqual(const std::vector<T>& result, const std::vector<T>& expected, double wire_error = 0) const {
     ASSERT_EQ(result.size(), expected.size()) << Where();
@@ -77,7 +77,7 @@ class PlannedOperation : public Operation {
       const auto should_be = static_cast<double>(expected[i]);
       ASSERT_EQ(std::isfinite(is), std::isfinite(should_be)) << Where() << ", element " << i << " is " << is;
       if (!std::isfinite(is)) continue;
-      // Floating-point elements have a tolerance, because averages are divided in the wire's format.
+      // Averages need a tolerance, because they are divided in the wire format.
       const double tolerance = std::is_integral_v<T> ? 0 : 0.02 * std::abs(should_be) + wire_error;
       ASSERT_NEAR(is, should_be, tolerance) << Where() << ", element " << i << " of " << result.size();
     }
@@ -117,14 +117,14 @@ class Broadcast : public PlannedOperation {
   Handle handle_;
 };
 
-// Operations whose result the library owns, and whose number of rows differs between members.
+// Operations in which members have different numbers of rows, and the library allocates the result.
 template <class T>
 class Moving : public PlannedOperation {
  public:
   Moving(const OperationPlan& plan, int rank) : PlannedOperation(plan, rank), rows_(DrawRows()) {
     const int64_t all = std::accumulate(rows_.begin(), rows_.end(), int64_t{0});
     const bool is_dealt = plan.kind == OperationKind::kScatter || plan.kind == OperationKind::kAlltoall;
-    // In a scatter or alltoall, every member has rows for all members, with the same splits.
+    // In a scatter or alltoall, every member has rows for all members, split in the same way.
     shape_ = {is_dealt ? all : rows_[position()]};
     values_ = Contribution<T>(plan.seed, rank, static_cast<size_t>(shape_[0]));
   }
@@ -191,8 +191,8 @@ class SendRecv : public PlannedOperation {
   }
 
   Status Submit(const CallOptions& call) override {
-    // Nothing is sent if the set has only one rank, because this rank has no peer. Ranks that are neither sender nor
-    // receiver have nothing to do.
+    // In a set of one rank, there is no peer to send to. Ranks that are neither the sender nor the receiver have
+    // nothing to do.
     if (plan_.root == plan_.receiver || (rank_ != plan_.root && rank_ != plan_.receiver)) return {};
     const Tensor view = tensor(plan_.name, values_);
     Result<Handle> handle =
@@ -314,7 +314,7 @@ class Reducing : public PlannedOperation {
 
  protected:
   std::vector<T> ContributionOf(int member, uint64_t seed, size_t count) const {
-    // For Adasum all members contribute the same vector, because the Adasum of equal vectors is the vector itself.
+    // For Adasum all members contribute the same vector, so that the result is that vector.
     const int rank = options_.op == Op::Adasum ? plan_.members[0] : member;
     std::vector<T> values = Contribution<T>(seed, rank, count);
     if (overflows_ && member == plan_.root && count > 0) values.back() = std::numeric_limits<T>::infinity();
@@ -347,8 +347,8 @@ class Reducing : public PlannedOperation {
     const int choice = random_.Below(choices);
     options_.compression = kWires[choice];
     if (choice >= 3) {
-      // The 8-bit wire formats keep about two digits of each contribution and of the result. Error feedback may add the
-      // errors of earlier steps.
+      // The 8-bit wire formats keep about two digits of each contribution and of the result. Error feedback may add
+      // errors from earlier steps.
       wire_error_ = 0.5 * 4 * static_cast<double>(members() + 1);
       options_.error_feedback = random_.OneIn(2);
     } else if (options_.op != Op::Adasum && random_.OneIn(4)) {

@@ -10,22 +10,21 @@
 
 namespace ronda::chaos {
 
-// One operation on one rank, and its expected result. A rank can compute the expected result, because it can compute
-// every rank's contribution. The object must not be moved while the operation is in flight, because it owns the
-// buffers.
+// One operation on one rank, and its expected result, which a rank can compute because it knows every rank's
+// contribution. The object must not be moved while the operation is in flight, because it owns the buffers.
 class Operation {
  public:
   virtual ~Operation() = default;
 
-  // Errors: the errors of the submission.
+  // Submits the operation. Errors: those of the submission.
   virtual Status Submit(const CallOptions& call) = 0;
 
-  // Waits for the operation. An unexpected result is a gtest failure. REQUIRES: Submit returned OK. Errors: the errors
-  // of the operation.
+  // Waits for the operation, and expects the right result. REQUIRES: Submit returned OK. Errors: those of the
+  // operation.
   virtual Status Finish() = 0;
 };
 
-// REQUIRES: `rank` is one of plan.members.
+// Returns the part of `rank` in the operation. REQUIRES: `rank` is one of plan.members.
 std::unique_ptr<Operation> MakeOperation(const OperationPlan& plan, int rank);
 
 }  // namespace ronda::chaos

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The operations and the injuries of the ranks of a chaos test. A round's operations and injuries are computed from a
-// seed, so every rank and the test know the whole round.
+// The plan of a round of a chaos test: the ranks' operations and injuries. It is computed from a seed, so the test and
+// every rank know the whole plan.
 #ifndef RONDA_TESTS_CHAOS_ROUND_PLAN_H_
 #define RONDA_TESTS_CHAOS_ROUND_PLAN_H_
 
@@ -13,7 +13,7 @@
 
 namespace ronda::chaos {
 
-// A generator of random numbers that gives the same numbers with every C++ standard library. Thread-compatible.
+// A random number generator that gives the same numbers with every C++ standard library. Thread-compatible.
 class Random {
  public:
   explicit Random(uint64_t seed) : engine_(seed) {}
@@ -47,14 +47,14 @@ enum class OperationKind {
   kSendRecv,
   kBroadcastObject,
   kAllgatherObject,
-  // For the following kinds, the call that submits the operation also waits for the result.
+  // In the following kinds, the submitting call also waits for the result.
   kSparseAllreduce,
   kBarrier,
 };
 inline constexpr int kOperationKindCount = 14;
 inline constexpr int kAsynchronousKindCount = 12;  // the kinds before kSparseAllreduce
 
-// One operation. The options of the operation, and the contents and sizes of its tensors, are computed from `seed`.
+// One operation. `seed` determines the operation's options and the sizes and contents of its tensors.
 struct OperationPlan {
   OperationKind kind = OperationKind::kAllreduce;
   std::string name;
@@ -69,15 +69,15 @@ struct Injury {
   enum class Kind { kNone, kKill, kExit, kStop };
   Kind kind = Kind::kNone;
   int attacker = 0;          // the rank that sends the signals; not a victim
-  std::vector<int> victims;  // kKill: all at the same moment; kStop: one after the other; kExit: one, by itself
+  std::vector<int> victims;  // kKill: all at once; kStop: one after the other; kExit: one, which exits by itself
   std::chrono::microseconds after{0};
 };
 
 struct RoundPlan {
   int size = 1;
   std::vector<std::vector<int>> sets;               // process sets; the first one has all ranks
-  std::vector<std::vector<OperationPlan>> batches;  // each is in flight as a whole, submitted in any order;
-  std::vector<OperationPlan> in_turn;               // and is followed by one of these, which wait
+  std::vector<std::vector<OperationPlan>> batches;  // a batch is in flight as a whole, submitted in any order
+  std::vector<OperationPlan> in_turn;               // one after each batch; its submitting call waits
   std::vector<int> last_steps;                      // by rank: the number of allreduces before it joins
   Injury injury;
 };

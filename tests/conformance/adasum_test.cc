@@ -34,7 +34,7 @@ Vector Combine(const Vector& a, const Vector& b) {
   return combined;
 }
 
-// Combines vectors level by level, as adasum.h describes.
+// Combines the vectors in a tree, as adasum.h describes.
 Vector Tree(std::vector<Vector> vectors) {
   while (vectors.size() > 1) {
     std::vector<Vector> next;
@@ -45,7 +45,8 @@ Vector Tree(std::vector<Vector> vectors) {
   return vectors.front();
 }
 
-// Returns a tolerance for one rounding of each contribution, and for the rounding errors of the sums in a tree.
+// Returns a tolerance that allows for one rounding of each contribution, and for the rounding errors of the sums in the
+// tree.
 double RelativeTolerance(const ReduceCase& c) {
   const DType wire = WireDType(c.dtype, c.wire);
   if (wire == DType::kFloat16) return 0x1p-8;
@@ -53,7 +54,7 @@ double RelativeTolerance(const ReduceCase& c) {
   return wire == DType::kFloat32 ? 0x1p-18 : 0x1p-45;
 }
 
-// The communicator and the operations of an Adasum on one rank.
+// The communicator and the operations that an Adasum uses on one rank.
 class AdasumOnRank {
  public:
   explicit AdasumOnRank(Communicator* communicator)
@@ -128,8 +129,8 @@ class AdasumConformanceTest : public ConformanceTest {
     EXPECT_EQ(OnRank(rank).Run(call), absl::OkStatus()) << ToString(c);
   }
 
-  // Compares two float32 results. On the host, both results must have the same bits. Devices may add up the dot
-  // products in another order, so on a device the results need only be close.
+  // Compares two float32 results, which must have the same bits on the host. On a device they need only be close,
+  // because devices may sum the dot products in a different order.
   void ExpectAgreement(const std::string& output, const std::string& other) const {
     ASSERT_EQ(output.size(), other.size());
     if (!IsOnDevice()) {
@@ -194,8 +195,7 @@ TEST_P(AdasumConformanceTest, IsTheTreeOfPairsOnEveryMember) {
   }
 }
 
-// In host memory, a result has the same bits on every backend. Fusion with other tensors does not change the bits
-// either.
+// In host memory, a result has the same bits on every backend, whether or not the tensor is fused with others.
 TEST_P(AdasumConformanceTest, NeitherBackendNorFusionChangesResults) {
   const Group all = Group::All(size());
   const ReduceCase fused = {.count = 5000, .cut = Cut::kPieces, .seed = 77};
@@ -231,8 +231,7 @@ TEST_P(AdasumConformanceTest, ManyTensorsAreWeighedEachForItself) {
     std::vector<float> values(2 * kTensors);
     std::vector<Segment> segments;
     for (size_t i = 0; i < kTensors; ++i) {
-      // Tensors with even numbers have the same elements on all ranks. Tensors with odd numbers are orthogonal on the
-      // first two ranks.
+      // Even-numbered tensors are the same on all ranks. Odd-numbered tensors of the first two ranks are orthogonal.
       values[2 * i] = static_cast<float>(i % 2 == 0 ? i : rank == 0 ? i : 0);
       values[2 * i + 1] = static_cast<float>(i % 2 == 0 ? 1 : rank == 1 ? i : 0);
       segments.push_back({.input = &values[2 * i], .output = &values[2 * i], .count = 2});

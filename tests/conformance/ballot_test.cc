@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Tests votes before a call's data, on every communicator. After a veto, no rank's memory may have changed.
+// Tests votes on calls, on every communicator. After a veto, the memory of all ranks must be unchanged.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -21,9 +21,9 @@ using Result = Ballot::Result;
 
 class BallotConformanceTest : public ConformanceTest {
  protected:
-  // Returns reductions with all properties that change the algorithm: sizes around a chunk, partial results, fused or
-  // not, in place or not. No case has a narrower wire format, because a call with a narrower format never carries a
-  // vote (VoteGoesWithData).
+  // Returns reductions with every property that affects the choice of algorithm: sizes around a chunk, partial results,
+  // fused or not, in place or not. No case has a narrower wire format, because calls with one never carry a vote
+  // (VoteGoesWithData).
   static std::vector<ReduceCase> Cases() {
     std::vector<ReduceCase> cases;
     uint64_t seed = 100;
@@ -43,7 +43,7 @@ class BallotConformanceTest : public ConformanceTest {
     return cases;
   }
 
-  // Reduces once with `own` as this rank's vote. Expects the case's result, or no change after a veto.
+  // Reduces once with `own` as this rank's vote. Expects the result of the case or, after a veto, unchanged memory.
   void Check(const ReduceCase& c, RankId rank, Communicator& communicator, Vote own, Result expected) {
     SCOPED_TRACE(ToString(c));
     const std::string input = MakeInput(c, rank);
@@ -66,7 +66,7 @@ class BallotConformanceTest : public ConformanceTest {
     EXPECT_TRUE(tensor.Output() == before) << "a vetoed call has written an output";
   }
 
-  // Returns the segments without buffers, because a rank that vetoes may lack the tensors.
+  // Returns the segments without buffers, for a rank that vetoes because it lacks the tensors.
   static std::vector<Segment> Bufferless(const ScatteredTensor& tensor) {
     std::vector<Segment> segments = tensor.segments();
     for (Segment& segment : segments) segment.input = segment.output = nullptr;
@@ -110,7 +110,8 @@ TEST_P(BallotConformanceTest, CallThatAllStayInGivesTheSameBitsAsOneWithoutAVote
   });
 }
 
-// Each rank alone vetoes a call, then all ranks, then no rank. A vetoed call must not disturb the next call.
+// Each rank in turn vetoes a call alone, then all ranks veto one, then none. A vetoed call must not disturb the next
+// call.
 TEST_P(BallotConformanceTest, OneVetoKeepsTheOutputsOfAllRanks) {
   const std::vector<ReduceCase> cases = Cases();
   OnEveryRank([&](RankId rank, Transport& transport) {
@@ -137,7 +138,7 @@ TEST_P(BallotConformanceTest, BarriersVoteToo) {
   });
 }
 
-// Makes calls with and without a vote in random order, without a pause. A rank that has vetoed may run ahead and veto
+// Makes calls with and without a vote in random order, without pauses. A rank that has vetoed may run ahead and veto
 // again before the other ranks have read its first veto.
 TEST_P(BallotConformanceTest, RandomVetoesAreSeenByAllRanks) {
   const uint64_t seed = std::random_device()();
@@ -159,8 +160,8 @@ TEST_P(BallotConformanceTest, RandomVetoesAreSeenByAllRanks) {
   });
 }
 
-// Any rank may lack any flag, and some calls are vetoed. The calls have small and large sizes, so that every algorithm
-// of a backend is used.
+// Any flag may be missing on any rank, and some calls are vetoed. Small and large calls cover every algorithm of a
+// backend.
 TEST_P(BallotConformanceTest, FlagsThatAllRanksHaveSubmittedTravelWithTheVote) {
   const uint64_t seed = std::random_device()();
   std::cout << "seed " << seed << "\n";
@@ -206,7 +207,7 @@ TEST_P(BallotConformanceTest, FlagsTravelWithBarriersToo) {
   });
 }
 
-// A bucket in the memory of GPUs is voted on in a barrier.
+// If a bucket is in GPU memory, a barrier carries the votes on it.
 TEST_P(BallotConformanceTest, TensorsAreAdjacentIfTheyAreOnAllRanks) {
   OnEveryRank([&](RankId rank, Transport& transport) {
     for (int apart = 0; apart <= size(); ++apart) {
@@ -225,12 +226,11 @@ TEST_P(BallotConformanceTest, TensorsAreAdjacentIfTheyAreOnAllRanks) {
   });
 }
 
-// The last rank makes its call after all other ranks have been notified that a rank is late. The last rank vetoes or
-// approves in its late call.
+// The last rank makes its call only after all others have been told that a rank is late. It then vetoes or approves.
 TEST_P(BallotConformanceTest, ALongWaitIsReportedOnceAndTheVoteGoesOn) {
   if (size() == 1) GTEST_SKIP() << "nobody to wait for";
-  // Some backends connect in their first call, which waits for all ranks without a vote. So a barrier comes before the
-  // calls with votes.
+  // Some backends connect in their first call, and wait there for all ranks without a vote. So the first call is a
+  // barrier that carries no vote.
   OnEveryRank([](RankId, Transport& transport) {
     ASSERT_EQ(transport.communicator->Barrier(Info("first")), absl::OkStatus());
   });
@@ -241,7 +241,7 @@ TEST_P(BallotConformanceTest, ALongWaitIsReportedOnceAndTheVoteGoesOn) {
       while (is_late && told.load() < size() - 1) std::this_thread::yield();
       int times = 0;
       const auto when_late = [&] {
-        // RequestUnlock shows that a callback may use the job's control plane.
+        // This call shows that the callback can use the job's control plane.
         transport.control->RequestUnlock(1);
         told.fetch_add(1);
         ++times;

@@ -11,8 +11,8 @@ namespace ronda::testing {
 
 namespace {
 
-// Returns the largest number of contributions that NCCL reduces at once. `levels` has the hosts whose ranks are reduced
-// first. If `levels` has no host, the reduction has one level.
+// Returns the largest number of contributions that NCCL reduces at once. `levels` has the hosts that are reduced first;
+// it is empty if the reduction has one level.
 size_t AddedUpByNccl(Backend backend, const HostMap& levels, size_t contributions) {
   const bool is_flat = levels.hosts.empty();
   const size_t on_a_host = is_flat ? 0 : static_cast<size_t>(SizesOf(levels).most);
@@ -22,9 +22,9 @@ size_t AddedUpByNccl(Backend backend, const HostMap& levels, size_t contribution
   return 0;
 }
 
-// Returns the number of roundings of a result if NCCL has added up the contributions in another order than the ranks'
-// order. Returns 0 if the result must have the same bits as in the ranks' order. NCCL changes the order if it adds more
-// than two contributions. NCCL rounds 16-bit sums after every addition and after the multiplication by a factor.
+// If a result may differ from the result in rank order, returns how many times it is rounded. Returns 0 if both must
+// have the same bits. NCCL adds in a different order if there are more than two contributions. It rounds 16-bit sums
+// after every addition and after the multiplication by a factor.
 int RoundingsOfNccl(Backend backend, const ReduceCase& c, const HostMap& levels, size_t contributions) {
   const DType wire = WireDType(c.dtype, c.wire);
   const bool is_fp8 = c.wire == WireFormat::kFp8E4M3 || c.wire == WireFormat::kFp8E5M2;

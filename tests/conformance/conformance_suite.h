@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The fixture of the conformance tests: one suite for every communicator, with several numbers of ranks.
+// The fixture of the conformance tests, which run on every communicator, with several numbers of ranks.
 #ifndef RONDA_TESTS_CONFORMANCE_CONFORMANCE_SUITE_H_
 #define RONDA_TESTS_CONFORMANCE_CONFORMANCE_SUITE_H_
 
@@ -17,7 +17,7 @@
 
 namespace ronda::testing {
 
-// Instantiates a suite on all backends with all numbers of ranks.
+// Instantiates a suite on all backends, with several numbers of ranks.
 #define RONDA_CONFORMANCE_SUITE(suite)                                                                       \
   INSTANTIATE_TEST_SUITE_P(Backends, suite,                                                                  \
                            ::testing::ValuesIn(::ronda::testing::EveryBackendAndDevice({1, 2, 3, 4, 5, 8})), \
@@ -25,25 +25,25 @@ namespace ronda::testing {
 
 class ConformanceTest : public BackendTest {
  protected:
-  // Returns a CallInfo with a deadline, so that a call that hangs ends the test with a message.
+  // Returns a CallInfo with a deadline, so that a call that hangs fails the test with a message.
   static CallInfo Info(absl::string_view label, const Group* group = nullptr) {
     return {.label = label, .group = group, .limits = {.deadline = absl::Seconds(50)}};
   }
 
-  // Returns the hosts whose members are reduced first when results are delivered as `receives` says. If the map is
-  // empty, the reduction has one level.
+  // Returns the hosts that a reduction with `receives` reduces first. The map is empty if the reduction has one level.
   HostMap LevelsOf(Receives receives, const Group* group = nullptr) const;
 
-  // Returns "" if `output` is the result that the backend must deliver: the exact bits or, if the backend adds up in
-  // another order, a value near the result in fp64.
+  // Returns "" if `output` is right, and otherwise an error. It must have the expected bits or, if the backend adds in
+  // a different order, be close to the fp64 result.
   std::string CheckResult(const ReduceCase& c, const std::vector<std::string>& inputs, const std::string& output) const;
 
-  // Returns groups of all shapes: all ranks, the first rank alone, the last rank alone, every second rank, all but the
+  // Returns groups of different shapes: all ranks, the first alone, the last alone, every second rank, all but the
   // first.
   std::vector<Group> Groups() const;
 
   // Runs the cases one after the other, on the ranks of the group, or on all ranks if `group` is nullptr. Compares the
-  // outputs of all members bit for bit with the kernels' results, and with the oracle in fp64.
+  // kernels' results with the fp64 oracle, and the outputs of all members with the kernels' results: bit for bit,
+  // unless NCCL adds in a different order or rounds more often.
   void CheckReduces(const std::vector<ReduceCase>& cases, const Group* group = nullptr);
 
  private:
@@ -57,7 +57,7 @@ class ConformanceTest : public BackendTest {
   static void RunAsOutsider(const ReduceCase& c, const Group* group, Communicator& communicator);
 };
 
-// Returns the call of a case, without its segments.
+// Returns the call for a case, without its segments.
 ReduceCall CallOf(const ReduceCase& c, const CallInfo& info);
 
 }  // namespace ronda::testing

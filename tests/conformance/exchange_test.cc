@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Tests operations that move bytes without reading them, on every communicator and in groups of every shape.
+// Tests operations that only move bytes, on every communicator and in groups of every shape.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -19,7 +19,7 @@ namespace {
 
 constexpr size_t kLengths[] = {0, 1, 13, 127, 4096, 1'000'003};
 
-// Returns bytes that differ by position and by `salt`.
+// Returns bytes that depend on their position and on `salt`.
 std::string Pattern(size_t bytes, int salt) {
   std::string pattern(bytes, '\0');
   for (size_t i = 0; i < bytes; ++i) pattern[i] = static_cast<char>(i * 31 + i / 256 + static_cast<size_t>(salt) * 7);
@@ -28,8 +28,8 @@ std::string Pattern(size_t bytes, int salt) {
 
 class ExchangeConformanceTest : public ConformanceTest {
  protected:
-  // Runs body(position, members, group, communicator) on every rank, in groups of every shape. The position of ranks
-  // outside the group is -1.
+  // Runs body(position, members, group, communicator) on every rank, in groups of every shape. `position` is -1 on
+  // ranks outside the group.
   template <typename Body>
   void InEveryGroup(const Body& body) {
     for (const Group& group : Groups()) {
@@ -57,7 +57,7 @@ class ExchangeConformanceTest : public ConformanceTest {
     EXPECT_TRUE(output.IsUntouchedElsewhere());
   }
 
-  // Checks one alltoall. `bytes` has the length of each sender's piece for each receiver.
+  // Checks one alltoall. bytes[s * members + r] is the length of the piece from sender s to receiver r.
   static void CheckAlltoall(const std::vector<size_t>& bytes, int self, int members, const Group* group,
                             Communicator& communicator) {
     const auto piece = [&](int sender, int receiver) {
@@ -150,7 +150,7 @@ TEST_P(ExchangeConformanceTest, AlltoallOfAnyPieces) {
   });
 }
 
-// Tests alltoalls in which few members send: a scatter, and a message from one member to another.
+// Tests alltoalls in which only one member sends: a scatter, and a message to the last member.
 TEST_P(ExchangeConformanceTest, AlltoallInWhichFewHaveSomethingToSend) {
   InEveryGroup([](int self, int members, const Group* group, Communicator& communicator) {
     for (int root = 0; root < members; ++root) {
@@ -176,15 +176,15 @@ TEST_P(ExchangeConformanceTest, NoRankPassesABarrierBeforeAllHaveArrived) {
   }
 }
 
-// The members of a group do not wait for the other ranks, which may make the call later.
+// The members of a group do not wait for ranks outside the group, which can make the call later.
 TEST_P(ExchangeConformanceTest, AGroupDoesNotWaitForRanksOutside) {
   if (size() < 4) GTEST_SKIP() << "two groups of two need four ranks";
   const Group first({0, 1});
   const Group second({2, 3});
   std::atomic<int> first_is_done{0};
   OnEveryRank([&](RankId rank, Transport& transport) {
-    // The second group's operation comes first in the order of calls. The members of the second group make this call
-    // only when the first group's operation is done.
+    // The second group's operation is first in call order, but its members call it only when the first group's
+    // operation is done.
     if (!first.Contains(rank)) {
       while (first_is_done.load() < first.size()) std::this_thread::yield();
     }

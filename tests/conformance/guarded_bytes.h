@@ -12,7 +12,7 @@ namespace ronda::testing {
 
 enum class Alignment { kOdd, kAligned };
 
-// A buffer between guard bytes, which no code may change.
+// A buffer between guard bytes, which must not change.
 class GuardedBytes {
  public:
   explicit GuardedBytes(absl::string_view content, Alignment alignment = Alignment::kOdd)
@@ -24,7 +24,7 @@ class GuardedBytes {
   explicit GuardedBytes(size_t size, Alignment alignment = Alignment::kOdd)
       : GuardedBytes(std::string(size, '?'), alignment) {}
 
-  // The guards keep the string's memory off the stack, so that a move of the buffer does not change the memory.
+  // Moving the buffer does not change this address, because with the guards the string is too long for inline storage.
   char* data() { return memory_.data() + guard_bytes_; }
   std::string content() const { return memory_.substr(guard_bytes_, size_); }
 

@@ -15,7 +15,7 @@
 namespace ronda::testing {
 namespace {
 
-// The deadline ends a call that hangs, so that the test fails with a message.
+// With the deadline, a call that hangs fails the test with a message.
 CallInfo Info(absl::string_view label) { return {.label = label, .limits = {.deadline = absl::Seconds(50)}}; }
 
 void CheckReduction(const ReduceCase& c, const HostMap& hosts, Communicator& communicator) {

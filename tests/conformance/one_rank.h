@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// These functions check a communicator in a job of processes, on one rank. Every rank must make the same calls of these
-// functions.
+// These functions check a communicator on one rank of a job of processes. Every rank must make the same calls to them.
 #ifndef RONDA_TESTS_CONFORMANCE_ONE_RANK_H_
 #define RONDA_TESTS_CONFORMANCE_ONE_RANK_H_
 
@@ -12,15 +11,15 @@
 
 namespace ronda::testing {
 
-// Compares reductions with the kernels' results, bit for bit. The reductions have zero to many elements, several wire
-// formats, and results for all or only some members. `hosts` has the hosts that are reduced first when all members
-// receive the whole result. If `hosts` is empty, the reduction has one level.
+// Compares reductions with the kernels' results, bit for bit: reductions of zero to many elements, in several wire
+// formats, with results for all or only some members. `hosts` has the hosts that are reduced first when all members
+// receive the whole result. It is empty if the reduction has one level.
 void CheckReductions(uint64_t seed, const HostMap& hosts, Communicator& communicator);
 
 // Runs operations in random order, until the first failure.
 void CheckRandomWalk(uint64_t seed, Communicator& communicator);
 
-// Runs reductions with and without a veto of a random rank.
+// Runs reductions that a random rank vetoes, and reductions that no rank vetoes.
 void CheckVotes(uint64_t seed, Communicator& communicator);
 
 }  // namespace ronda::testing

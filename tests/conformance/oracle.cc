@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Computes the result in fp64, and the tolerance: how far a communicator's result may be from it.
+// Computes results in fp64, and how far a communicator's result may be from them (the tolerance).
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
@@ -12,10 +12,10 @@
 namespace ronda::testing {
 namespace {
 
-// The precision of a wire format, from which all tolerances are computed. The fields are the relative error of one
-// rounding, the absolute error of a rounding below the normal numbers, and the error of one operation in the format's
-// accumulator. For the 8-bit formats the absolute error assumes that the largest magnitude in a block is 1. The block's
-// scale maps this magnitude to at least half of the format's range.
+// The precision of a wire format, from which all tolerances are computed: the relative error of one rounding, the
+// absolute error of rounding a subnormal number, and the error of one operation in the format's accumulator. For the
+// 8-bit formats, `smallest` is for a block whose largest magnitude is 1. The block's scale maps this magnitude to at
+// least half of the format's range.
 struct Precision {
   double rounding;
   double smallest;
@@ -35,7 +35,7 @@ Precision PrecisionOf(const ReduceCase& c) {
     case DType::kFloat32:
       return {.rounding = 0x1p-24, .smallest = 0x1p-149, .accumulation = 0x1p-24};
     case DType::kFloat64:
-      // The tolerance is larger than fp64's rounding error, because the oracle also computes in fp64.
+      // The tolerance exceeds the rounding error of fp64, because the oracle computes in fp64, too.
       return {.rounding = 0x1p-52, .smallest = 0x1p-1074, .accumulation = 0x1p-52};
     default:
       return {.rounding = 0, .smallest = 0, .accumulation = 0};
@@ -67,9 +67,9 @@ OracleValue FloatOracle(const ReduceCase& c, const std::vector<std::string>& inp
     magnitude = c.op == ReduceOp::kProduct ? std::abs(value) : magnitude + std::abs(next);
   }
   const Precision precision = PrecisionOf(c);
-  // Each contribution is rounded to the wire's format, and the result is rounded once on each level. So on one level,
-  // two roundings affect a sum: one of a contribution, and one of the result. A product is affected by the roundings of
-  // all its factors and of the result.
+  // Each contribution is rounded to the wire format, and the result is rounded once per level. So on one level, a sum
+  // has the errors of two roundings: of a contribution, and of the result. A product has the errors of rounding all
+  // factors and the result.
   const double roundings = c.op == ReduceOp::kProduct ? ranks * levels + 1 : 1 + levels;
   const double relative = std::pow(1 + precision.rounding, roundings) - 1 + (ranks + 2) * precision.accumulation;
   // No input is larger than 2.
@@ -81,7 +81,7 @@ OracleValue FloatOracle(const ReduceCase& c, const std::vector<std::string>& inp
           .tolerance = relative * std::abs(Apply(c.postscale, magnitude)) + absolute};
 }
 
-// Returns the value of `bits`, a number modulo 2^64, after it has been stored in an integer of type `dtype`.
+// Returns the value of `bits`, a number modulo 2^64, once it is stored in an integer of type `dtype`.
 double Wrapped(DType dtype, uint64_t bits) {
   return VisitDType(dtype, [&]<class E>(ElementType<E>) {
     if constexpr (kKindOf<E> == DTypeKind::kUnsigned || kKindOf<E> == DTypeKind::kSigned) {
@@ -92,8 +92,7 @@ double Wrapped(DType dtype, uint64_t bits) {
   });
 }
 
-// Computes modulo 2^64. Inputs are small numbers, so they can be compared as signed numbers, even if their type is
-// unsigned.
+// Computes modulo 2^64. Inputs are so small that they can be compared as signed numbers even if their type is unsigned.
 uint64_t ApplyToIntegers(ReduceOp op, uint64_t a, uint64_t b) {
   switch (op) {
     case ReduceOp::kSum:

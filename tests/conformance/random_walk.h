@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Runs operations without a pause, in random order, of random size, in random groups and with random votes. The
-// sequence is the same on every rank.
+// Runs operations without pauses, in random order, of random sizes, in random groups and with random votes.
 #ifndef RONDA_TESTS_CONFORMANCE_RANDOM_WALK_H_
 #define RONDA_TESTS_CONFORMANCE_RANDOM_WALK_H_
 
@@ -15,8 +14,8 @@
 
 namespace ronda::testing {
 
-// Runs the operations of the sequence on one rank. All ranks draw the same numbers from the seed, so they make the same
-// sequence. Each step checks its results.
+// Runs a random sequence of operations on one rank. The sequence depends only on the seed, so it is the same on every
+// rank. Each step runs one operation and checks its results.
 class RandomWalk {
  public:
   RandomWalk(uint64_t seed, RankId rank, Communicator& communicator)
@@ -26,12 +25,12 @@ class RandomWalk {
 
  private:
   void DrawGroup();
-  // Draws whether the ranks vote on the next call, and this rank's vote. In half of the votes one rank vetoes.
+  // Draws whether the ranks vote on the next call, and this rank's vote. One rank vetoes in half of the votes.
   void DrawBallot();
   CallInfo Info(absl::string_view label) const;
-  // Returns the CallInfo for a call on which the ranks may vote.
+  // Returns the CallInfo for a call that can carry a vote.
   CallInfo InfoWithBallot(absl::string_view label);
-  // Returns whether the last call was vetoed, and expects that the drawn votes have this result.
+  // Returns whether the last call was vetoed, and expects the outcome that follows from the drawn votes.
   bool IsVetoedAsDrawn() const;
   void Reduce();
   void Barrier();
@@ -43,7 +42,7 @@ class RandomWalk {
   const RankId rank_;
   Communicator& communicator_;
   std::optional<Group> group_;
-  bool names_group_ = true;  // false: the group is all ranks, and is left out
+  bool names_group_ = true;  // false: the group is all ranks, and calls do not name it
   int self_ = -1;            // position in the group; -1: outside
   std::optional<Ballot> ballot_;
   bool somebody_leaves_ = false;

@@ -20,7 +20,7 @@ bool Is8Bit(const ReduceCase& c) {
   return IsFloatingPoint(c.dtype) && (c.wire == WireFormat::kFp8E4M3 || c.wire == WireFormat::kFp8E5M2);
 }
 
-// The numbers are so small that sums and products over 8 ranks fit into fp16, and that scaled integers fit into int8.
+// The numbers are so small that sums and products over 8 ranks fit into fp16, and scaled integers into int8.
 double RandomValue(const ReduceCase& c, std::mt19937_64& random) {
   if (IsFloatingPoint(c.dtype)) {
     const double magnitude = std::uniform_real_distribution<double>(0.5, 2.0)(random);
@@ -78,7 +78,7 @@ Part RowsOf(size_t count, int member, int members) {
   return {.begin = i * each + std::min(i, longer), .count = each + (i < longer ? 1 : 0)};
 }
 
-// Returns the part of `member`. The members' parts have random lengths and a random order, with gaps between them.
+// Returns the part of `member`. The parts of the members have random lengths, a random order, and gaps between them.
 // `random` must be in the same state for all members.
 Part AnyPartOf(size_t count, int member, int members, std::mt19937_64& random) {
   std::vector<size_t> ends;

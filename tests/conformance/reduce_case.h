@@ -14,7 +14,7 @@
 
 namespace ronda::testing {
 
-// The members that receive the result, and the part of the result that each of them receives.
+// Which members receive the result, and which part of it each of them receives.
 enum class Receives {
   kAll,      // all members, the whole result
   kRootAll,  // one member, the whole result: a reduce
@@ -39,21 +39,21 @@ struct ReduceCase {
 // Returns, for example, "sum of 13 float32 over fp16, ...".
 std::string ToString(const ReduceCase& c);
 
-// Returns the number of elements of each segment of the case.
+// Returns the number of elements in each segment of the case.
 std::vector<size_t> SegmentCounts(const ReduceCase& c);
 
 // Returns the part of each segment that member number `member` of `members` members receives.
 std::vector<Part> PartsOf(const ReduceCase& c, int member, int members);
 
-// Returns the input of a member: pseudo-random numbers from the case's seed.
+// Returns a member's input: pseudo-random numbers from the seed of the case.
 std::string MakeInput(const ReduceCase& c, int member);
 
-// Returns the whole result that every backend must deliver, bit for bit. The kernels compute the result, and reduce
-// each segment as a whole.
+// Returns the whole result that every backend must produce, bit for bit. Uses the kernels, and reduces each segment as
+// a whole.
 std::string ExpectedBits(const ReduceCase& c, const std::vector<std::string>& inputs);
 
-// Like ExpectedBits above, but first reduces the ranks of each host, and then the hosts' results. If `hosts` is empty,
-// both functions give the same result.
+// Like ExpectedBits above, but first reduces the ranks of each host, and then the hosts' results. The result is the
+// same as above if `hosts` is empty.
 std::string ExpectedBits(const ReduceCase& c, const std::vector<std::string>& inputs, const HostMap& hosts);
 
 // Returns the parts of `whole` that the member receives, one after the other.
@@ -63,9 +63,8 @@ std::string ReceivedBy(const ReduceCase& c, const std::string& whole, int member
 std::string WithParts(const ReduceCase& c, const std::string& whole, const std::string& received, int member,
                       int members);
 
-// Returns "" if every element of `output` is near the result in fp64. Integers must equal the result. If an element is
-// wrong, returns a text about the first wrong element. `levels` is the number of levels on which the result was
-// rounded.
+// Returns "" if every element of `output` is close to the fp64 result, or equal to it if the elements are integers.
+// Otherwise describes the first wrong element. `levels` is the number of levels on which the result was rounded.
 std::string CompareWithOracle(const ReduceCase& c, const std::vector<std::string>& inputs, const std::string& output,
                               int levels);
 

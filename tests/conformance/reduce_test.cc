@@ -18,15 +18,15 @@ constexpr Receives kParts[] = {Receives::kRootAll, Receives::kRows, Receives::kA
 
 class ReduceConformanceTest : public ConformanceTest {
  protected:
-  // Varies the layout in memory with the seed, so that over all cases all layouts occur.
+  // Derives the memory layout from the seed, so that the cases together cover all layouts.
   static ReduceCase LaidOut(ReduceCase c) {
     c.cut = c.seed % 2 == 0 ? Cut::kWhole : Cut::kPieces;
     c.placement = c.seed / 2 % 2 == 0 ? Placement::kInPlace : Placement::kOutOfPlace;
     return c;
   }
 
-  // Returns cases with every dtype, operator and wire format, `repeats` times each. The cases have different counts of
-  // elements, so that every dtype is tested with every count.
+  // Returns `repeats` cases for every combination of dtype, operator and wire format. The number of elements varies, so
+  // that every dtype is tested with every number.
   static std::vector<ReduceCase> EveryKind(int repeats, uint64_t seed) {
     std::vector<ReduceCase> cases;
     for (int type = 0; type < kDTypeCount; ++type) {
@@ -77,7 +77,7 @@ TEST_P(ReduceConformanceTest, EveryCountInEveryLayout) {
   CheckReduces(cases);
 }
 
-// For at most 2,240 bytes (2,048 bytes with 8 ranks), shared memory uses another algorithm.
+// Shared memory uses a different algorithm for up to 2,240 bytes (2,048 bytes with 8 ranks).
 TEST_P(ReduceConformanceTest, SizesAroundTheLimitOfTheSmallAlgorithm) {
   std::vector<ReduceCase> cases;
   uint64_t seed = 2500;
@@ -136,8 +136,7 @@ TEST_P(ReduceConformanceTest, LargeOnesTakeManyChunks) {
                 {.count = kLargeCount / 4, .receives = Receives::kRootAll, .cut = Cut::kPieces, .seed = 4}});
 }
 
-// For every wire format, a tensor's result has the same bits whether the tensor is alone in its bucket or with other
-// tensors.
+// In every wire format, a tensor's result has the same bits whether the tensor is alone in its bucket or not.
 TEST_P(ReduceConformanceTest, FusionDoesNotChangeBits) {
   for (WireFormat wire : kWires) {
     const ReduceCase fused = {.count = 3000, .wire = wire, .cut = Cut::kPieces, .seed = 17};
@@ -165,7 +164,7 @@ TEST_P(ReduceConformanceTest, FusionDoesNotChangeBits) {
   }
 }
 
-// Inputs are only read. So segments with different outputs may have the same input, or inputs that overlap.
+// Inputs are only read, so segments with different outputs can have the same input, or overlapping inputs.
 TEST_P(ReduceConformanceTest, SegmentsMayShareInputs) {
   constexpr size_t kCount = 3000;
   constexpr size_t kShift = 7;
@@ -196,8 +195,7 @@ TEST_P(ReduceConformanceTest, SegmentsMayShareInputs) {
   }
 }
 
-// The residual must contain the rounding errors of a rank's contributions, no matter which thread packs the
-// contributions.
+// The residual must hold the rounding errors of a rank's contributions, whichever thread packs them.
 TEST_P(ReduceConformanceTest, ResidualsHoldTheRoundingErrorsOfContributions) {
   constexpr size_t kCount = 5000;
   for (WireFormat wire : {WireFormat::kFloat16, WireFormat::kBfloat16, WireFormat::kFp8E4M3, WireFormat::kFp8E5M2}) {

@@ -13,7 +13,7 @@
 
 namespace ronda::testing {
 
-// The number of segments into which a tensor is divided.
+// How many segments a tensor is divided into.
 enum class Cut {
   kWhole,   // one segment
   kPieces,  // several, some empty
@@ -21,7 +21,7 @@ enum class Cut {
 
 enum class Placement { kInPlace, kOutOfPlace };
 
-// The elements of each segment.
+// Returns the number of elements in each segment.
 std::vector<size_t> CutIntoSegments(size_t count, Cut cut, uint64_t seed);
 
 // The part of a segment's result that a rank receives.
@@ -30,23 +30,22 @@ struct Part {
   size_t count = 0;
 };
 
-// A tensor in several pieces of memory (segments), as a trainer might have it. The segments lie between guard bytes,
-// which no code may change. Segments are not next to each other. If there are several segments, none of them is
-// aligned.
+// A tensor in several pieces of memory (segments), as a trainer might have it. Each segment lies between guard bytes,
+// which must not change. The segments are not adjacent, and if there are several, none of them is aligned.
 class ScatteredTensor {
  public:
-  // Copies `content`, which has elements of `element_bytes` each, into the segments' inputs. The outputs are the
+  // Copies `content`, whose elements have `element_bytes` bytes, into the inputs of the segments. The outputs are the
   // inputs, or separate memory of the same size.
   ScatteredTensor(const std::string& content, size_t element_bytes, const std::vector<size_t>& counts,
                   Placement placement);
 
-  // Like the constructor above, but the output of each segment has only room for the segment's part in `parts`.
+  // Like the constructor above, but each output has room only for the segment's part in `parts`.
   ScatteredTensor(const std::string& content, size_t element_bytes, const std::vector<size_t>& counts,
                   const std::vector<Part>& parts);
 
   const std::vector<Segment>& segments() const { return segments_; }
 
-  // Returns the contents of the segments' outputs, one after the other.
+  // Returns the concatenated outputs of the segments.
   std::string Output() const;
 
   // Returns whether all guard bytes, and all inputs that are not also outputs, are unchanged.

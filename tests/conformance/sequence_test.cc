@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Runs operations without a pause, in random order, of random size and in random groups. One operation must not disturb
-// the next, and a rank that is ahead must not overwrite data that another rank still reads.
+// Runs operations without pauses, in random order, of random sizes and in random groups. An operation must not disturb
+// the next one, and a rank that is ahead must not overwrite data that another rank is still reading.
 #include <gtest/gtest.h>
 
 #include <iostream>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Tests calls between which the communicators' chunk size changes.
+// Tests that the chunk size can change between calls.
 #include <gtest/gtest.h>
 
 #include <vector>
@@ -14,7 +14,8 @@ class TuneConformanceTest : public ConformanceTest {};
 
 RONDA_CONFORMANCE_SUITE(TuneConformanceTest);
 
-// Sizes that backends can use and sizes that they must round, from far too small to larger than any ring.
+// Some sizes can be used as they are, and others must be rounded. They range from far too small to larger than any
+// ring.
 TEST_P(TuneConformanceTest, ResultsDoNotDependOnTheSizeOfChunks) {
   uint64_t seed = 200;
   for (size_t chunk_bytes : {size_t{64} << 20, size_t{1}, size_t{8192}, size_t{0}}) {

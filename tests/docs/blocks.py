@@ -8,26 +8,26 @@ import dataclasses
 import pathlib
 from collections.abc import Iterator
 
-# Languages of blocks with data, which the tests neither run nor compile.
+# The languages of blocks that hold data, which the tests neither run nor compile.
 _DATA = {"dockerfile", "ini", "json", "mermaid", "toml", "yaml"}
 
 
 @dataclasses.dataclass(frozen=True)
 class Block:
-    """A block of a page. `place` is the page, and the line with the block's fence."""
+    """A block of a page. `place` is the page and the line of the opening fence."""
 
     place: str
     language: str
     text: str
 
     def begins(self, words: str) -> bool:
-        """Returns whether the block begins with these words, which white space separates. The word
-        <end> stands for the end of the block."""
+        """Returns whether the block begins with these words, ignoring the amount of white space.
+        The word <end> stands for the end of the block."""
         return f"{' '.join(self.text.split())} <end>".startswith(words)
 
 
 def blocks_of(page: str, text: str) -> Iterator[Block]:
-    """Yields the blocks of a page, without their indentation."""
+    """Yields the blocks of a page, with their indentation removed."""
     begin, indent, language = 0, 0, ""
     lines: list[str] = []
     for number, line in enumerate(text.splitlines(), 1):
@@ -43,7 +43,7 @@ def blocks_of(page: str, text: str) -> Iterator[Block]:
 
 
 def programs() -> list[Block]:
-    """Returns all blocks with commands or code that a reader may paste, and all blocks with
+    """Returns all blocks except those with data: commands and code that a reader may paste, and
     output."""
     pages = [pathlib.Path("README.md"), *sorted(pathlib.Path("docs").rglob("*.md"))]
     blocks = [block for page in pages for block in blocks_of(str(page), page.read_text())]

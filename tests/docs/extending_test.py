@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""docs/extending.md must list each file that names an existing extension of a kind."""
+"""Tests that docs/extending.md lists each file that names an existing extension of each kind."""
 
 import dataclasses
 import functools
@@ -9,14 +9,14 @@ import re
 import unittest
 
 _PAGE = pathlib.Path("docs/extending.md")
-# The path of the source tree. The test reads the whole tree.
+# The root of the source tree. The test reads the whole tree.
 _ROOT = _PAGE.resolve().parent.parent
 _SOURCES = ("bench", "client", "kernels", "proto", "runtime")
 _CODE = (".bazel", ".c", ".cc", ".cu", ".cuh", ".h", ".hpp", ".proto", ".py", ".pyi")
 _NUMBERS = {"two": 2, "three": 3, "four": 4, "five": 5, "six": 6}
 
-# An existing extension for each section of the page: a pattern for its name in the code, and a
-# pattern for the paths of the files that the section lists.
+# An existing extension for each section of the page: a pattern for its name in the code, and one
+# for its name in the files that the section lists.
 _NAMES = {
     "A backend": (r'"tcp"|//runtime/tcp\b', r"(?i)tcp"),
     "An operation": (r"(?i)reduce_?scatter", r"(?i)reduce_?scatter"),
@@ -36,7 +36,7 @@ class Section:
 
     Attributes:
         count: the number of files in the heading.
-        required: the files that every change touches. Each entry has the alternatives for one file.
+        required: the files that every change touches, with the alternatives for each.
         made: the files that `make bindings` generates.
         allowed: files and folders that some changes touch.
     """
@@ -56,7 +56,7 @@ class Section:
         )
 
     def add(self, table: str, files: str, remark: str) -> None:
-        """Adds the files of a row in the table whose second heading is `table`."""
+        """Adds the files of a row. `table` is the second heading of the row's table."""
         if files.endswith("(new)"):
             return
         alternatives = [re.findall(r"`([^`]+)`", part) for part in files.split(" or ")]
@@ -71,7 +71,7 @@ class Section:
 
 
 def sections_of(page: str) -> dict[str, Section]:
-    """Returns the sections of the page, by the first words of their headings."""
+    """Returns the sections of the page, by the first part of their headings."""
     sections: dict[str, Section] = {}
     section, table = None, ""
     for line in page.splitlines():
@@ -90,7 +90,7 @@ def sections_of(page: str) -> dict[str, Section]:
 
 @functools.cache
 def _code(root: pathlib.Path) -> dict[str, str]:
-    """Returns the texts of all files with code."""
+    """Returns the contents of all files with code, by path."""
     return {
         str(path.relative_to(root)): path.read_text(encoding="utf-8")
         for folder in _SOURCES
@@ -115,7 +115,7 @@ def _names_it(pattern: str, root: pathlib.Path, path: str) -> bool:
 
 
 def faults(root: pathlib.Path, title: str, section: Section) -> list[str]:
-    """Returns texts about how the lists of a section differ from the files below `root`."""
+    """Describes how the lists of a section differ from the files below `root`."""
     named, listed = _NAMES[title]
     found = [
         f"{path} names {named}: list it in '{title}' of docs/extending.md, or derive its part"

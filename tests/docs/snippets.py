@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Tells how the tests run each block of the pages.
+"""Defines how the tests run each block of the pages.
 
-A new block needs an entry in one of the tables: PYTHON, CPP, SHELL, or NOT_RUN with the reason.
+A new block needs an entry in one of these tables: PYTHON, CPP, SHELL, or NOT_RUN with the reason.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from blocks import programs
 
 @dataclasses.dataclass(frozen=True)
 class Snippet:
-    """A block of a page, which is found by its first words, and the program around the block.
+    """A block of a page, identified by its first words, and the program around the block.
 
     Attributes:
         begins: the first words of the block.
         before: the part of the program before the block.
-        after: the part of the program after the block, which checks the outcome.
+        after: the part of the program after the block, which checks the result.
     """
 
     begins: str
@@ -27,8 +27,8 @@ class Snippet:
     after: str = ""
 
     def program(self) -> str:
-        """Returns the program with the block. If several pages have the block, its words must be
-        the same on each page.
+        """Returns the program with the block. If several pages have the block, it must be the same
+        on all of them.
         """
         return self.before + self.text() + self.after
 
@@ -39,7 +39,7 @@ class Snippet:
 
 @dataclasses.dataclass(frozen=True)
 class CppSnippet(Snippet):
-    """A block of C++. The text in `before` is outside of a function.
+    """A block of C++. `before` is outside of any function.
 
     Attributes:
         within: the statements before the block.
@@ -65,9 +65,9 @@ class ShellSnippet(Snippet):
     """A block of commands for bash.
 
     Attributes:
-        dry: rondarun only prints what it would start, because the hosts do not exist.
-        without: the first words of lines that the test leaves out, with the reasons.
-        port: a port in the block, which the test replaces by a free port.
+        dry: rondarun only prints what it would start, because the block's hosts do not exist.
+        without: the first words of the lines that the test leaves out, with the reasons.
+        port: a port in the block that the test replaces with a free port.
     """
 
     dry: bool = False
@@ -148,7 +148,7 @@ PYTHON = [
     ),
 ]
 
-# Blocks of programs that start as one process and start their ranks themselves.
+# Blocks of programs that start as one process, and then start their own ranks.
 PYTHON_ALONE = [
     Snippet(
         "def mean_of_ranks(factor):",
@@ -251,8 +251,8 @@ template <typename Samples> double train(const Samples&, double) { return 0; }
     ),
 ]
 
-# Blocks that are whole programs, and the expected output of rank 0. The tests compile and link each
-# program, and run it on two ranks.
+# Blocks that are whole programs, with the expected output of rank 0. The tests compile and link
+# each program, and run it on two ranks.
 CPP_PROGRAMS = {Snippet("#include <ronda.hpp> #include <cstdio>"): "w[0] = 0.500"}
 
 _SLURM = "needs Slurm: tests/python/slurm runs rondarun in an allocation"
@@ -297,7 +297,7 @@ _EXAMPLE_HOSTS = "the hosts do not exist: tests/multiprocess tests these options
 _NEEDS_GPU = "needs a GPU"
 _PROJECT = "needs another project: tests/python/frameworks runs such a program"
 
-# The first words of each block that no test of this folder runs, and the reason.
+# The first words of each block that no test in this folder runs, with the reason.
 _JAX = "needs JAX: tests/python/jax runs examples/jax_mnist.py, which has these lines"
 _JAX_ELASTIC = "needs JAX: the elastic job of tests/python/jax/elastic_test.py has these lines"
 _KERAS = "needs Keras: tests/python/keras runs examples/keras_mnist.py, which has these lines"

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Runs or compiles every block of README.md and docs/, unless snippets.py has a reason why not."""
+"""Runs or compiles every block of README.md and docs/, unless snippets.py says why not."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ class FolderTest(unittest.TestCase):
         self.addCleanup(shutil.rmtree, self.folder)
 
     def call(self, *command: str, **variables: str) -> str:
-        """Returns what a command prints. The command must succeed."""
+        """Runs a command, which must succeed, and returns its output."""
         done = subprocess.run(
             command,
             cwd=self.folder,
@@ -100,7 +100,7 @@ class CppTest(FolderTest):
         chosen = [each for each in snippets.CPP if each.libtorch == libtorch]
         includes = dict.fromkeys(line for each in chosen for line in each.includes())
         functions = [each.function(f"snippet{number}") for number, each in enumerate(chosen)]
-        # All snippets are in one file, because most of the compile time goes to the headers.
+        # Compiles all snippets as one file, because the headers take most of the compile time.
         self.compile("\n".join([*includes, *functions]), "-fsyntax-only", *options)
 
     def test_snippets_compile(self) -> None:
@@ -125,8 +125,8 @@ assert ronda.allreduce([ronda.rank()], ronda.ReduceOp.SUM)[0] == sum(range(ronda
 
 class ShellTest(FolderTest):
     def run_snippet(self, snippet: snippets.ShellSnippet) -> None:
-        # python3 is a script, because Python does not find its virtual environment if it is started
-        # through a link.
+        # python3 is a script and not a link, because Python started through a link does not find
+        # its virtual environment.
         files = dict.fromkeys(("train", "trainer", "train.py", "hosts.sh"), _TRAIN)
         files["python3"] = f'#!/bin/sh\nexec {sys.executable} "$@"\n'
         for name, text in files.items():

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The input has the command line of rondarun, one word per line. After a zero byte, the input has the content of every
-// file that the command line names.
+// Tests rondarun's command line. The input has the command line, one word per line, then a zero byte, then the content
+// of every file that the command line names.
 #include "programs/options/arguments.h"
 
 #include <optional>
@@ -26,7 +26,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
                 if (name.size() % 2 == 0) return std::nullopt;
                 return parts.second;
               },
-              // Each line of the file is the definition of one variable.
+              // Each line of the file also defines an environment variable.
               .variables = [&]() -> std::vector<std::string> { return absl::StrSplit(parts.second, '\n'); }});
   ronda::fuzz::RequireOkOrRefused(options.status());
   if (!options.ok()) return 0;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Tests the C ABI with argument structs whose fields are arbitrary. The pointers in the structs are null or valid,
-// because the library cannot check other pointers.
+// Tests the C ABI with arbitrary values in the argument structs. Pointers are null or valid, because the library cannot
+// check them any further.
 #include <cstddef>
 #include <iterator>
 #include <string>
@@ -18,8 +18,7 @@ namespace {
 constexpr int kWorldSize = 3;
 constexpr int kMostNumbers = RONDA_MAX_NDIM;
 
-// The memory to which pointers in the arguments point. The content of this memory comes from the input. The input also
-// chooses null pointers.
+// The memory that pointers in the arguments point to. The input determines its content, and which pointers are null.
 class Pointers {
  public:
   explicit Pointers(FuzzInput& input) : name_(input.Text()) {
@@ -46,7 +45,8 @@ class Pointers {
   uint8_t choices_ = 0;
 };
 
-// A struct of the caller. The struct is aligned. The number of its bytes is the value of struct_size, up to a limit.
+// A caller's argument struct. The memory after it is zero, and long enough for every struct_size that the library
+// accepts.
 template <typename Args>
 class CallersStruct {
  public:
@@ -66,7 +66,7 @@ class CallersStruct {
     if constexpr (requires { args().name; }) args().name = pointers.name();
     if constexpr (requires { args().input; }) point(args().input, pointers.buffer());
     if constexpr (requires { args().output; }) point(args().output, pointers.buffer());
-    // The size is a value below 32, near the buffer's size of 16, or any value.
+    // Any value or, in half of the cases, a value below 32, because the buffer has 16 bytes.
     if constexpr (requires { args().output_bytes; }) {
       if (input.Below(2) == 0) args().output_bytes = input.Below(32);
     }

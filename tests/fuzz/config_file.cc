@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Tests a configuration file of rondarun, and the options that result from the file.
+// Tests rondarun's configuration file, and the options that result from it.
 #include "programs/options/config_file.h"
 
 #include "programs/options/option_table.h"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Tests a rank of the control plane across hosts. The input has the bytes of its neighbours, and other events.
+// Tests a rank of the control plane between hosts. The input has the bytes that its neighbours send, and other events.
 #include "runtime/control/tree/control_node.h"
 
 #include "tests/fuzz/fuzz_input.h"
@@ -21,7 +21,7 @@ ControlNode MakeNode() {
   return ControlNode(std::move(options));
 }
 
-// Gives the node bytes that have arrived from rank `from` over a stream. The input decides where the stream is cut.
+// Passes bytes that have arrived from rank `from` to the node. The input determines how the stream is split.
 void ReceiveBytes(ControlNode& node, RankId from, FrameAssembler& assembler, absl::string_view bytes,
                   absl::Duration now) {
   assembler.Append(bytes);
@@ -50,7 +50,7 @@ void Act(ControlNode& node, FuzzInput& input) {
   }
 }
 
-// Requires that all bytes that the rank sends are frames, which the other ranks can decode.
+// Requires that the rank sends only frames that the other ranks can decode.
 void CheckOutput(ControlNode& node) {
   for (const RankId neighbour : kNeighbours) {
     FrameAssembler assembler(kMaxControlFrame);

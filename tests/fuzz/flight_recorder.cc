@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Tests how a rank reads a peer's flight recorder, whose memory may have any content.
+// Tests how a rank reads a peer's flight recorder, in memory with arbitrary content.
 #include "runtime/monitor/flight_recorder.h"
 
 #include <memory>

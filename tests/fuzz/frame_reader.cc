@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Tests both ends of a control ring in shared memory, while another process also writes to this memory.
+// Tests both ends of a control ring in shared memory to which another process also writes.
 #include <memory>
 #include <string>
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The input is a report of another host's monitor. The report must be refused, or have ranks that a monitor can watch
-// and describe.
+// Tests a report from another host's monitor. It must be refused, or contain ranks that a monitor can watch and
+// describe.
 #include <algorithm>
 #include <map>
 #include <string>

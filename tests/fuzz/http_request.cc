@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Tests requests to the monitor with any content. A request may get the page only if it has the token and the right
-// host name.
+// Tests arbitrary requests to the monitor. Only a request with the token and the right host name may get the page.
 #include "programs/monitor/serve/http.h"
 
 #include <optional>
@@ -30,7 +29,7 @@ void AnswerBytes(absl::string_view request, size_t piece) {
   const std::string lower = absl::AsciiStrToLower(request);
   const bool may_have = absl::StrContains(lower, "localhost") && absl::StrContains(lower, "authorization");
   fuzz::Require(!has_page || may_have, "the page is for those who have the token");
-  // A request gets the page only if it contains the token in plain text or in base64.
+  // A request that gets the page has the token, either as plain text or in base64 (Basic).
   const bool has_token = absl::StrContains(request, kToken) || absl::StrContains(lower, "basic");
   fuzz::Require(!has_page || has_token, "the token is needed");
 }

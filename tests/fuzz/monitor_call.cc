@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Tests calls of MonitorService as clients may send them. Each call must be refused, or answered for an existing job.
+// Tests arbitrary calls to MonitorService. Each call must be refused, or answered for an existing job.
 #include <string>
 #include <vector>
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Tests the negotiation with a mixture of reports: some could come from a correct rank, and others could not.
+// Tests the negotiation with a mixture of reports that a correct rank could send and reports that it could not.
 #include <optional>
 #include <set>
 #include <string>
@@ -20,7 +20,7 @@ constexpr int kWorldSize = 3;
 constexpr int kNames = 3;
 constexpr size_t kCacheCapacity = 2;  // small, so that entries are evicted
 
-// Reads a request from few alternatives, so that requests often match, and often contradict each other a little.
+// Reads a request. Each field has few alternatives, so that requests often match, and often differ in only one field.
 TensorRequest ReadRequest(FuzzInput& input) {
   TensorRequest request{.name = std::string(1, static_cast<char>('a' + input.Below(kNames))),
                         .process_set = static_cast<ProcessSetId>(input.Below(3)),
@@ -51,7 +51,7 @@ class Job {
     }
   }
 
-  // Returns false if a message has been refused, because the job has then failed.
+  // Returns false if a message was refused, because the job has then failed.
   bool Step(FuzzInput& input) {
     const RankId rank = input.Below(kWorldSize);
     switch (input.Below(7)) {
@@ -93,7 +93,7 @@ class Job {
     return report;
   }
 
-  // Submits a request if the engine would also submit it.
+  // Submits a request, unless the engine would not submit it.
   void SubmitIfAllowed(RankId rank, TensorRequest request) {
     const auto members = reporters_[rank].process_sets().Find(request.process_set);
     if (members == nullptr || !members->Contains(rank)) return;
@@ -129,7 +129,7 @@ class Job {
     return received->job == ResponseList::Job::kGoesOn;
   }
 
-  // Lets all ranks enter the next bucket of the schedule, if every rank can enter it.
+  // If every rank can enter the next bucket of the schedule, makes all of them enter it.
   void VoteOnBucket() {
     if (!schedules_[0].locked()) return;
     bool veto = false;

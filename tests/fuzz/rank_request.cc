@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Tests a request of another process to a rank, in memory that both processes share. The rank must refuse the request,
-// or get a path that it can use.
+// Tests a request from another process to a rank, in memory that both processes share. The rank must refuse it, or read
+// a path that it can use.
 #include "runtime/monitor/rank_request.h"
 
 #include <algorithm>

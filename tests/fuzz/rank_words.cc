@@ -17,7 +17,7 @@
 namespace ronda {
 namespace {
 
-// The target begins with valid RankWords, which the input then damages.
+// Fills in valid RankWords, which the input then damages.
 void FillIn(RankWords* words) {
   words->bytes = sizeof(RankWords);
   words->pid = getpid();
@@ -32,7 +32,7 @@ struct Descriptor {
   ~Descriptor() { close(fd); }
 };
 
-// Reads the words through a file, as another process would.
+// Reads the RankWords from a file, as another process would.
 void ReadFromFile(const RankWords& words) {
   const Descriptor file{memfd_create(kRankFileName, MFD_CLOEXEC)};
   const auto* const bytes = reinterpret_cast<const char*>(&words);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Tests how rank 0 and the joining ranks handle each other's messages in a rendezvous over the network.
+// Tests how rank 0 and joining ranks handle each other's messages in a rendezvous over the network.
 #include "runtime/rendezvous/rank_facts.h"
 #include "runtime/rendezvous/rendezvous_codec.h"
 #include "runtime/rendezvous/rendezvous_table.h"

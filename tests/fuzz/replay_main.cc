@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Runs a fuzz target on each file in the directories that its arguments name. Each file is a test case.
+// Runs a fuzz target on each file in the directories that are its arguments. Each file is a test case.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -21,11 +21,11 @@ class Replay : public ::testing::Test {
  public:
   explicit Replay(std::filesystem::path file) : file_(std::move(file)) {}
 
-  // If the fuzz target fails, it ends the process.
+  // A fuzz target that fails ends the process.
   void TestBody() override {
     std::ostringstream contents;
     contents << std::ifstream(file_, std::ios::binary).rdbuf();
-    // The copy has exactly the size of the input, so that AddressSanitizer detects reads past the end.
+    // Copies the input into memory of exactly its size, so that AddressSanitizer detects reads past the end.
     const std::string text = contents.str();
     const std::vector<uint8_t> input(text.begin(), text.end());
     EXPECT_EQ(LLVMFuzzerTestOneInput(input.data(), input.size()), 0);

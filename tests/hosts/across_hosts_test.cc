@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Tests jobs whose ranks are on several hosts. All collectives must give the same bits as the kernels.
+// Tests jobs whose ranks are on several hosts. The results of all collectives must have the same bits as those of the
+// kernels.
 #include <algorithm>
 #include <cstdint>
 #include <cstdio>
@@ -32,8 +33,8 @@ constexpr char kSeedVariable[] = "TEST_SEED";
 
 // -- Programs of ranks --
 
-// Returns which ranks are on which host, from the names of the hosts. The job's topology is not enough, because it
-// tells a rank only about hosts that have a rank with the same local rank.
+// Returns which ranks are on which host, from the ranks' host names. The job's topology does not suffice, because it
+// only tells a rank about hosts that have a rank with the same local rank.
 HostMap HostsOfAll(const ConnectedJob& job) {
   constexpr size_t kNameBytes = 64;
   std::string own = job.topology.hostname;
@@ -80,7 +81,7 @@ void Conform() {
 
 class AcrossHostsTest : public HostsTest {
  protected:
-  // Returns the name of the communicator that transfers the data if RONDA_BACKEND has this value.
+  // Returns the name of the communicator that this value of RONDA_BACKEND selects.
   static std::string CommunicatorOf(const std::string& backend) {
     return backend == "mpi" || backend == "tcp" ? backend : "hierarchical";
   }

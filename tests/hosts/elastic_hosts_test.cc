@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Tests elastic jobs on several hosts, over OpenSSH. Members die. Hosts are lost or cut off, come back, join and leave.
+// Tests elastic jobs on several hosts, over OpenSSH: members die, and hosts are lost or cut off, come back, join and
+// leave.
 #include <signal.h>
 #include <unistd.h>
 
@@ -45,9 +46,8 @@ struct Counter {
   void step() { total[0] += gradient[0]; }
 };
 
-// The program of a member. The program counts steps until the finish file exists. After the first step of each epoch,
-// the program prints the member's rank and the number of ranks. In each step all ranks together add 1, for any number
-// of ranks.
+// The program of a member. Counts steps until the finish file exists. After the first step of each epoch, prints the
+// member's rank and the number of ranks. In each step the ranks together add 1, however many there are.
 void CountSteps() {
   Counter counter;
   std::int64_t finish = 0;
@@ -116,19 +116,19 @@ class ElasticHostsTest : public testing::SshHostsTest {
     return {"-H", absl::StrCat(hosts_->AddressOf(0), ":", each, ",", hosts_->AddressOf(1), ":", each)};
   }
 
-  // Waits until `times` epochs have had `size` ranks, and all ranks of these epochs have made a step. After a death, a
-  // test must not wait for an epoch without the replacement, because a replacement may join before slow survivors.
+  // Waits until all ranks have made a step in each of `times` epochs of `size` ranks. After a death, a test must not
+  // wait for an epoch without the replacement, which may join before slow survivors.
   static void AwaitSize(LauncherRun* run, int size, int times = 1) {
     run->WaitForOut(absl::StrCat("size ", size, " local size "), size * times);
   }
 
-  // Lets all members come to the end of their program. Returns rondarun's exit code.
+  // Tells all members to finish their program. Returns rondarun's exit code.
   int Finish(LauncherRun* run) const {
     std::ofstream(finish_) << "";
     return run->Finish();
   }
 
-  // Writes a program that lists the hosts in a file, which may change. Returns the program's path.
+  // Writes a program that prints the hosts listed in a file, which may change. Returns the path of the program.
   std::string WriteDiscovery() const {
     const std::string script = directory_ + "/hosts.sh";
     std::ofstream(script) << "#!/bin/sh\ncat " << directory_ << "/hosts\n";
@@ -269,7 +269,7 @@ TEST_F(ElasticHostsTest, TheJobFollowsTheHostsThatAProgramLists) {
   }
 }
 
-// Returns the pids of those members that still live. The pids are in the output of rondarun --verbose.
+// Returns the pids of the living members, from the output of rondarun --verbose.
 std::vector<pid_t> LivingMembers(const LauncherRun& run) {
   std::vector<pid_t> pids;
   for (const std::string& line : Lines(run.err())) {
@@ -280,7 +280,7 @@ std::vector<pid_t> LivingMembers(const LauncherRun& run) {
   return pids;
 }
 
-// At the end the members check that each step has been counted once.
+// At the end, the members check that each step was counted once.
 TEST_F(ElasticHostsTest, NoStepIsLostWhileMembersAreKilledAtRandomAndHostsAreCutOff) {
   const auto seed = static_cast<unsigned>(getpid());
   SCOPED_TRACE(absl::StrCat("seed ", seed));

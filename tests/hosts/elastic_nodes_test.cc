@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Tests nodes that join and leave a job. Each host runs rondarun --nnodes MIN:MAX, without ssh.
+// Tests nodes that join and leave a job. Each host is a node, and runs rondarun --nnodes MIN:MAX, without ssh.
 #include <unistd.h>
 
 #include <csignal>
@@ -30,7 +30,7 @@ class ElasticNodesTest : public testing::LauncherHostsTest {
     return absl::StrCat(hosts_files_.empty() ? hosts_->AddressOf(0) : "trainer", ":29400");
   }
 
-  // Starts the job's command, which is the same on each host, on one host. The members run programs of
+  // Runs the job's command, which is the same for all hosts, on one host. The members run the program of
   // elastic_hosts_test.cc.
   std::unique_ptr<LauncherRun> Start(int host, const std::string& nodes, const std::string& secret = "f00d") const {
     const std::vector<std::string> words = {
@@ -52,8 +52,7 @@ class ElasticNodesTest : public testing::LauncherHostsTest {
     const std::string command = absl::StrJoin(words, " ");
     const std::string agent = hosts_->agent();
     const std::string name = hosts_->NameOf(host);
-    // The agent and the shell replace themselves (exec) by the next program and finally by rondarun, so signals reach
-    // rondarun.
+    // Signals reach rondarun, because the agent and the shell exec the next program, and finally rondarun.
     const auto become_agent = [agent, name, command] {
       execl(agent.c_str(), agent.c_str(), name.c_str(), command.c_str(), nullptr);
     };
@@ -65,7 +64,7 @@ class ElasticNodesTest : public testing::LauncherHostsTest {
     return leader;
   }
 
-  // Waits until `time` epochs have had `size` ranks, and all ranks of these epochs have made a step.
+  // Waits until all ranks have made a step in each of `time` epochs of `size` ranks.
   static void AwaitSize(LauncherRun* leader, int size, int time = 1) {
     leader->WaitForOut(absl::StrCat("size ", size, " local size "), size * time);
   }
@@ -75,7 +74,8 @@ class ElasticNodesTest : public testing::LauncherHostsTest {
     return leader->Finish();
   }
 
-  // By host. If there are files, nodes join the leader by the name "trainer", which they look up in their host's file.
+  // The files to mount over /etc/hosts, by host. If there are any, nodes look up the leader as "trainer" in their
+  // host's file.
   std::vector<std::string> hosts_files_;
 };
 
@@ -144,7 +144,7 @@ TEST_F(ElasticNodesTest, ANodeThatIsCutOffIsGoneOnWithout) {
   EXPECT_EQ(Finish(leader.get()), 0) << leader->out() << leader->err();
 }
 
-// The leader's host resolves the leader's name to loopback. The other host knows two addresses of the leader.
+// On the leader's host, the leader's name resolves to loopback. On the other host, it has two addresses.
 TEST_F(ElasticNodesTest, NodesJoinALeaderWhoseNameHostsResolveDifferently) {
   const std::string first = hosts_->AddressOf(0);
   const std::string second = first.substr(0, first.rfind('.')) + ".77";

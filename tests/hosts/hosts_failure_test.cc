@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Tests jobs across hosts that lose the connection to a host, or a rank on it.
+// Tests jobs on several hosts that lose the connection to a host, or a rank on it.
 #include <signal.h>
 #include <unistd.h>
 
@@ -37,7 +37,7 @@ constexpr char kNotesVariable[] = "TEST_NOTES";
 
 // -- Programs of ranks --
 
-// Ranks leave notes in a directory that the hosts share, because their output passes through the network.
+// Ranks write notes to a directory that the hosts share, because their output would have to pass through the network.
 void Record(const std::string& kind, const std::string& text) {
   const std::string path = absl::StrCat(std::getenv(kNotesVariable), "/", rank(), ".", kind);
   std::ofstream(path + ".new") << text;
@@ -59,7 +59,7 @@ void AddUp() {
   FAIL() << failure.message();
 }
 
-// Reports the outcome of the start or, if it succeeds, of an allreduce.
+// Expects that try_init() and an allreduce succeed; otherwise prints the error.
 void StartAndAddUp() {
   std::vector<float> data(1, 1.0f);
   Status status = try_init();
@@ -95,14 +95,14 @@ class HostsFailureTest : public testing::HostsTest, public ::testing::WithParamI
                                    {"RONDA_HEARTBEAT", "200ms"},
                                    {"RONDA_HEARTBEAT_TIMEOUT", "2s"},
                                    {"RONDA_BACKEND", GetParam()}});
-    // Without the option --enable-recovery, mpirun kills the other ranks before they can report the failure. Even with
-    // the option, mpirun's helpers sometimes kill the other ranks, but never a process with its own session. With the
-    // option, mpirun does not end by itself, and does not always notice that the ranks have ended.
+    // Without --enable-recovery, mpirun kills the other ranks before they can report the failure. Even with it,
+    // mpirun's helpers sometimes kill the other ranks, but never a process with its own session. With it, mpirun does
+    // not exit by itself, and does not always notice that the ranks have ended.
     job.mpirun_options = {"--enable-recovery"};
     job.timeout = absl::Seconds(90);
     const std::string note = absl::StrCat(notes_, "/$OMPI_COMM_WORLD_RANK.exit");
-    // mpirun's helpers may end before the rank. Therefore the output of the rank goes to a file. The rank also ignores
-    // SIGPIPE, which it gets when MPI writes to the helpers.
+    // mpirun's helpers may end before the rank. So the rank's output goes to a file, and the rank ignores SIGPIPE,
+    // which it gets when MPI writes to the helpers.
     const std::string output = absl::StrCat(notes_, "/$OMPI_COMM_WORLD_RANK.output");
     job.argv.insert(job.argv.begin(), {"/usr/bin/setsid", "--wait", "/bin/sh", "-c",
                                        absl::StrCat("trap '' PIPE; \"$@\" > ", output, " 2>&1; echo -n $? > ", note,
@@ -111,13 +111,13 @@ class HostsFailureTest : public testing::HostsTest, public ::testing::WithParamI
     return std::async(std::launch::async, [this, job = std::move(job)] { return RunAcross(*hosts_, job); });
   }
 
-  // Kills mpirun's helpers on the hosts, so that mpirun ends.
+  // Kills mpirun's helpers on the hosts, so that mpirun exits.
   void Stop(std::future<ProcessResult> job) const {
     for (int host = 0; host < hosts_->count(); ++host) hosts_->KillAllOn(host);
     EXPECT_NE(job.get().exit_code, 0);
   }
 
-  // Waits for the note of the rank and returns it. If no note comes in time, the test fails and the result is "".
+  // Waits for a note from the rank and returns it. If there is none in time, fails the test and returns "".
   std::string Await(int rank, const std::string& kind) const {
     constexpr absl::Duration kTimeout = absl::Seconds(40);
     const std::string path = absl::StrCat(notes_, "/", rank, ".", kind);
@@ -152,7 +152,7 @@ TEST_P(HostsFailureTest, RanksNameOneOfTheHostThatIsCutOff) {
   AwaitPids();
   ASSERT_EQ(hosts_->CutOff(1), absl::OkStatus());
   for (int rank : {0, 1}) EXPECT_THAT(Await(rank, "failure"), HasSubstr(RanksOn(1)));
-  // The ranks on the second host must report that the ranks on the first host are lost.
+  // The ranks on the second host must report the loss of the ranks on the first host.
   for (int rank : {2, 3}) EXPECT_THAT(Await(rank, "failure"), HasSubstr(RanksOn(0)));
   for (int rank = 0; rank < kRanks; ++rank) EXPECT_EQ(Await(rank, "exit"), "1");
   ASSERT_EQ(hosts_->Reconnect(1), absl::OkStatus());
@@ -175,8 +175,8 @@ TEST_P(HostsFailureTest, RankThatIsKilledOnTheOtherHostIsNamedByAll) {
 INSTANTIATE_TEST_SUITE_P(Across, HostsFailureTest, ::testing::Values("hierarchical-mpi", "hierarchical-tcp"),
                          [](const auto& info) { return info.index == 0 ? "Mpi" : "Tcp"; });
 
-// All ranks can reach the first host, so they can meet there. Ranks 1 and 2, however, cannot send data to each other
-// over TCP.
+// All ranks can reach the first host, so the rendezvous succeeds. But ranks 1 and 2 cannot connect to each other over
+// TCP.
 TEST_F(HostsApartTest, RanksThatDoNotReachEachOtherEndTheStartOfAll) {
   const std::unique_ptr<NetworkHosts> hosts = MakeHosts({.count = 3});
   ASSERT_NE(hosts, nullptr);

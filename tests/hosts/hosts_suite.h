@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Has the fixtures of the tests across hosts, and the programs of their ranks.
+// Fixtures of the tests on several hosts, and the programs of their ranks.
 #ifndef RONDA_TESTS_HOSTS_HOSTS_SUITE_H_
 #define RONDA_TESTS_HOSTS_HOSTS_SUITE_H_
 
@@ -24,14 +24,14 @@
 
 namespace ronda::testing {
 
-// The rank programs of each test file. The tests start further processes of their own binary to run these programs.
+// The rank programs of each test file. The tests run them in child processes of the same binary.
 std::vector<RankProgram> AcrossHostsPrograms();
 std::vector<RankProgram> ElasticHostsPrograms();
 std::vector<RankProgram> HostsFailurePrograms();
 std::vector<RankProgram> MonitorHostsPrograms();
 std::vector<RankProgram> SshJobPrograms();
 
-// A test across hosts. The test is skipped, with the reason, if this machine cannot simulate hosts or lacks Open MPI.
+// A test on several hosts. It is skipped, with the reason, if this machine cannot simulate hosts or lacks Open MPI.
 class HostsTest : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -40,14 +40,14 @@ class HostsTest : public ::testing::Test {
     if (!HasMpirun(MpiFlavor::kOpenMpi)) GTEST_SKIP() << "Open MPI's mpirun is not installed";
   }
 
-  // Returns nullptr after a test failure.
+  // Creates hosts. If that fails, fails the test and returns nullptr.
   static std::unique_ptr<NetworkHosts> MakeHosts(const NetworkHosts::Options& options) {
     absl::StatusOr<std::unique_ptr<NetworkHosts>> hosts = NetworkHosts::Create(options);
     EXPECT_TRUE(hosts.ok()) << hosts.status();
     return hosts.ok() ? *std::move(hosts) : nullptr;
   }
 
-  // Writes a file to mount over a host's /etc/hosts, in which "trainer" has these addresses. Returns its path.
+  // Writes a replacement for a host's /etc/hosts in which "trainer" has these addresses. Returns its path.
   static std::string WriteHostsFile(const std::string& host_name, const std::vector<std::string>& addresses) {
     const std::string path = absl::StrCat(::testing::TempDir(), "/hosts-", host_name);
     std::ofstream file(path);
@@ -56,10 +56,10 @@ class HostsTest : public ::testing::Test {
     return path;
   }
 
-  // Returns the absolute path of the plugin, which is valid on all hosts.
+  // Returns the absolute path of the plugin, which is the same on all hosts.
   static std::string HostsPlugin() { return std::filesystem::absolute("runtime/net/libronda_hosts.so"); }
 
-  // Returns a job with the variables by which Ronda finds its plugins and reports the backend that it has chosen.
+  // Returns a job with the variables that make Ronda find its plugins and log which backend it has chosen.
   static HostsJob RondaJob(std::vector<int> slots, std::vector<std::string> argv) {
     const std::string plugin = absl::StrCat("runtime/mpi/", PluginName(MpiFlavor::kOpenMpi));
     return {.slots = std::move(slots),
@@ -69,7 +69,7 @@ class HostsTest : public ::testing::Test {
                     {"RONDA_LOG_LEVEL", "info"}}};
   }
 
-  // Every rank runs a program of this test's binary, whose main function calls RankProgramMain first.
+  // Returns a job in which every rank runs a rank program of this test's binary.
   static HostsJob RankProgramJob(std::vector<int> slots, absl::string_view program) {
     return RondaJob(std::move(slots),
                     {std::filesystem::read_symlink("/proc/self/exe"), absl::StrCat("--rank_program=", program)});
@@ -99,14 +99,14 @@ class LauncherHostsTest : public HostsTest {
     if (!directory_.empty()) std::filesystem::remove_all(directory_);
   }
 
-  // Makes rondarun find the mpirun of this MPI.
+  // Makes rondarun use the mpirun of this MPI.
   void UseMpirun(MpiFlavor flavor) const {
     const std::string path = directory_ + "/mpirun";
     std::ofstream(path) << "#!/bin/sh\nexec " << PathOfMpirun(flavor) << " \"$@\"\n";
     std::filesystem::permissions(path, std::filesystem::perms::owner_all);
   }
 
-  // Returns the arguments that make mpirun use the network of the hosts.
+  // Returns the arguments that make mpirun use the hosts' network.
   Words OnTheirNetwork(MpiFlavor flavor) const {
     if (flavor == MpiFlavor::kMpich) return {"--mpi-args", "-iface " + hosts_->interface()};
     std::string words = "--mca btl self,vader,tcp";
@@ -128,7 +128,7 @@ class LauncherHostsTest : public HostsTest {
   std::string directory_;
 };
 
-// A fixture like LauncherHostsTest, in which the launcher reaches the hosts by OpenSSH.
+// Like LauncherHostsTest, but the launcher reaches the hosts through OpenSSH.
 class SshHostsTest : public LauncherHostsTest {
  protected:
   void SetUp() override {
@@ -141,7 +141,7 @@ class SshHostsTest : public LauncherHostsTest {
     servers_ = *std::move(servers);
   }
 
-  // Returns arguments for two ranks on each host. The hosts are named by their addresses.
+  // Returns arguments for two ranks on each host. They refer to the hosts by address.
   Words TwoOnEach(const std::string& identity) const {
     return {"-np",
             "4",

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Tests rondarun across hosts, over OpenSSH, and on hosts or machines where something is missing.
+// Tests rondarun on several hosts, over OpenSSH, and with hosts or machines that lack something.
 #include <string>
 #include <vector>
 
@@ -19,7 +19,7 @@ using ::testing::StartsWith;
 
 // -- Without a connection back --
 
-// The job uses the interface "lo". The hosts also have an interface of this name, but it leads only to the host itself.
+// The job uses the interface "lo", which exists on the other hosts, too, but cannot reach this one from there.
 TEST_F(LauncherHostsTest, InterfaceThatLeadsElsewhereIsNoWaitForEver) {
   LauncherRun run(
       Joined({"-np", "2", "-H", absl::StrCat(hosts_->NameOf(0), ":1,", hosts_->NameOf(1), ":1"), "--launcher", "mpirun",

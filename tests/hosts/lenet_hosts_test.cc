@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Tests that lenet_mnist learns the same parameters on several hosts as on one host.
+// Tests that lenet_mnist learns the same parameters on several hosts as on one.
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -18,7 +18,8 @@ namespace {
 
 class LenetHostsTest : public HostsTest {
  protected:
-  // Returns a command that trains `steps` steps with batches of 64 over all ranks, and writes the parameters to `file`.
+  // Returns a command that trains for `steps` steps with a global batch size of 64, and writes the parameters to
+  // `file`.
   std::vector<std::string> Training(const std::string& file, int steps) const {
     return {std::filesystem::absolute("examples/lenet_mnist/lenet_mnist"),
             "--data=" + digits_.path(),
@@ -49,13 +50,12 @@ class LenetHostsTest : public HostsTest {
   const lenet::TemporaryDirectory directory_;
 };
 
-// The results differ only because the ranks add up the gradients in another order.
+// The results differ only because the ranks sum the gradients in a different order.
 TEST_F(LenetHostsTest, FourRanksOnTwoHostsTrainAsFourOnOne) {
   constexpr int kSteps = 20;
   const lenet::Parameters one_host = OnOneHost(4, kSteps);
   EXPECT_LE(lenet::Distance(OnTwoHosts(2, kSteps), one_host), 1e-5 * lenet::Norm(one_host));
-  // The training must have changed the parameters. If training had changed nothing, the comparisons above would prove
-  // nothing.
+  // Training must have changed the parameters, or the comparison above would prove nothing.
   const lenet::Parameters untrained = OnOneHost(1, 0);
   EXPECT_GT(lenet::Distance(one_host, untrained), 0.02 * lenet::Norm(untrained));
 }

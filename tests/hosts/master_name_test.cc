@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Tests jobs whose MASTER_ADDR is a name that the hosts resolve differently.
+// Tests jobs whose MASTER_ADDR is a name that resolves differently on each host.
 #include <filesystem>
 #include <memory>
 #include <string>
@@ -26,8 +26,8 @@ class MasterNameTest : public HostsTest {
     ASSERT_NE(hosts_, nullptr);
   }
 
-  // Starts a job whose ranks look up "trainer" in their host's file, as the user of a cluster would. Expects that the
-  // ranks meet and add up.
+  // Starts a job, as the user of a cluster would, whose ranks look up "trainer" in their host's file. Expects that the
+  // ranks connect and complete an allreduce.
   void ExpectRanksMeet(const std::vector<std::string>& first_host, const std::vector<std::string>& second_host) const {
     const std::string first = absl::StrCat(hosts_->NameOf(0), " ", WriteHostsFile(hosts_->NameOf(0), first_host), " 2");
     const std::string second =

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Tests a ronda-monitor on each of two hosts of a job. The monitor on the first host asks the monitor on the other
-// host.
+// Tests the ronda-monitors on two hosts of a job. The monitor on the first host asks the one on the other host.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -40,7 +39,7 @@ constexpr int kPort = 9465;
 
 // -- The program of the ranks --
 
-// Makes small steps, in which a sum does not fit into one packet. The rank in TEST_LATE_RANK is late in every step.
+// Makes short steps, whose sum still does not fit into one packet. The rank in TEST_LATE_RANK is late in every step.
 void StepsUntilKilled() {
   init();
   const char* const late = std::getenv("TEST_LATE_RANK");
@@ -70,7 +69,8 @@ class MonitorHostsTest : public HostsTest {
     for (const pid_t pid : agents_) waitpid(pid, nullptr, 0);
   }
 
-  // Starts two ranks and a monitor on each host. Each host has its own /proc, so a monitor sees its host's processes.
+  // Starts two ranks and a monitor on each host. Each host has its own /proc, so a monitor sees only its host's
+  // processes.
   void Start(const std::string& variables = "") {
     for (int host = 0; host < 2; ++host) {
       const std::string ask = host == 0 ? absl::StrCat(" --ask ", hosts_->AddressOf(1), ":", kPort) : "";
@@ -92,7 +92,7 @@ class MonitorHostsTest : public HostsTest {
     }
   }
 
-  // Returns the answer of the first host's monitor to Explain, or "" if the monitor does not answer.
+  // Calls Explain on the first host's monitor. Returns its answer, or "" if it does not answer.
   static std::string Explain(const NetworkHosts& hosts) {
     const Endpoint endpoint = {.host = "first", .address = hosts.AddressOf(0), .port = kPort};
     const auto channel = MessageChannel::Connect(HostsPlugin(), endpoint, {});
@@ -114,7 +114,7 @@ class MonitorHostsTest : public HostsTest {
     return explained.ok() && response.ParseFromString(*explained) ? response.text() : "";
   }
 
-  // Asks the monitor until the answer has all `parts`, or until `timeout` has passed. Returns the last answer.
+  // Calls Explain until the answer contains all `parts`, or until `timeout` has passed. Returns the last answer.
   std::string ExplainUntil(const std::vector<std::string>& parts, absl::Duration timeout) const {
     const absl::Time end = SteadyNow() + timeout;
     std::string text;

@@ -37,7 +37,7 @@ namespace {
 
 constexpr absl::string_view kNamespacePrefix = "ronda-";
 
-// ip and tc are in directories for administrators, which Bazel's PATH lacks.
+// ip and tc are in the sbin directories, which are not in Bazel's PATH.
 constexpr absl::string_view kSetPath = "PATH=$PATH:/usr/sbin:/sbin; ";
 
 ProcessResult Shell(const std::string& command) {
@@ -58,8 +58,8 @@ bool IsOfDeadTest(absl::string_view name) {
   return parts.size() == 3 && absl::SimpleAtoi(parts[1], &pid) && kill(pid, 0) != 0;
 }
 
-// Removes the namespaces and bridges of killed tests. The name of a bridge contains the same process id as the names of
-// its namespaces. A cable disappears with its namespace.
+// Removes the namespaces and bridges that killed tests have left. A bridge has the same process id in its name as its
+// namespaces. Cables disappear with their namespaces.
 void RemoveLeftovers() {
   for (absl::string_view line : absl::StrSplit(Shell("ip netns list").output, '\n')) {
     const absl::string_view name = line.substr(0, line.find(' '));
@@ -83,8 +83,7 @@ absl::Status NetworkHosts::Available() {
   return absl::FailedPreconditionError(absl::StrCat("this machine gives no network namespaces: ", made.output));
 }
 
-// A cable between two interfaces. A thread passes frames from one interface to the other, and delays the frames from
-// `host_end`.
+// A cable between two interfaces. A thread forwards frames between them, and delays those from `host_end`.
 class NetworkHosts::Relay {
  public:
   static absl::StatusOr<std::unique_ptr<Relay>> Create(const std::string& host_end, const std::string& bridge_end) {
@@ -119,7 +118,7 @@ class NetworkHosts::Relay {
     return absl::ErrnoToStatus(errno, absl::StrCat("cannot make the interface ", name));
   }
 
-  // If a frame does not fit into the queue, it is lost, as on a real cable.
+  // A frame that does not fit into the queue is lost, as on a real cable.
   static void Send(const UniqueFd& to, const std::string& frame) {
     [[maybe_unused]] const ssize_t sent = write(to.get(), frame.data(), frame.size());
   }
@@ -167,7 +166,7 @@ absl::StatusOr<std::unique_ptr<NetworkHosts>> NetworkHosts::Create(const Options
 
 NetworkHosts::~NetworkHosts() {
   for (int host = 0; host < count(); ++host) {
-    // A process that still runs on the host would keep the namespace. The cable is removed explicitly, because the
+    // A process still running on the host would keep the namespace alive. Removes the cable explicitly, because the
     // system is slow to remove it with the namespace.
     KillAllOn(host);
     Shell(absl::StrCat("ip link del ", LinkOf(host), "; ip netns del ", NameOf(host)));
@@ -189,8 +188,8 @@ std::string NetworkHosts::AddressIn(int number) const {
 std::string NetworkHosts::AddressOf(int host) const { return AddressIn(host); }
 
 std::vector<std::pair<std::string, std::string>> NetworkHosts::MpiNetwork() const {
-  // Open MPI's parameters accept an interface or an IPv4 network, but no IPv6 network. For IPv4 the result names the
-  // network, because the machine on which mpirun runs does not have the hosts' interface "eth0".
+  // Open MPI's parameters accept an interface or an IPv4 network, but not an IPv6 network. For IPv4 the result names
+  // the network, because mpirun's machine does not have the hosts' interface "eth0".
   if (options_.family == Family::kIPv6) return {{"oob_tcp_disable_ipv4_family", "1"}, {"btl_tcp_if_include", "eth0"}};
   const int net = getpid() % (250 * 250);
   const std::string network = absl::StrCat("10.", net / 250, ".", net % 250, ".0/24");
@@ -233,7 +232,7 @@ absl::Status NetworkHosts::AddCable(int host) {
 absl::Status NetworkHosts::WriteAgent() {
   const char* const directory = getenv("TEST_TMPDIR");
   agent_ = absl::StrCat(directory == nullptr ? "/tmp" : directory, "/agent-", id_);
-  // The command gets only a few variables of the caller's environment, as with ssh.
+  // The command inherits only a few of the caller's environment variables, as with ssh.
   std::ofstream(agent_) << "#!/bin/sh\n"
                         << kSetPath << "host=$1\nshift\n"
                         << "exec env -i PATH=\"$PATH\" HOME=\"$HOME\" ip netns exec \"$host\" unshare -m -u sh -c "
@@ -252,7 +251,7 @@ absl::Status NetworkHosts::RunOn(int host, const std::string& command) const {
 
 absl::Status NetworkHosts::LimitRate(double mbit) {
   for (int host = 0; host < count(); ++host) {
-    // A host may send the data of 2 ms, plus 16 kB, at once. Data waits in the queue for at most 50 ms.
+    // A host can send a burst of 2 ms of data plus 16 kB. Data waits in the queue for at most 50 ms.
     RONDA_RETURN_IF_ERROR(
         Do(absl::StrCat("ip netns exec ", NameOf(host), " tc qdisc replace dev eth0 root tbf rate ", mbit,
                         "mbit burst ", static_cast<int>(mbit * 250) + 16'000, " latency 50ms")));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Simulates several hosts on one machine, by network namespaces that a bridge connects.
+// Simulates several hosts on one machine, as network namespaces that a bridge connects.
 #ifndef RONDA_TESTS_HOSTS_NETWORK_HOSTS_H_
 #define RONDA_TESTS_HOSTS_NETWORK_HOSTS_H_
 
@@ -17,24 +17,24 @@
 
 namespace ronda::testing {
 
-// Hosts that reach each other over one network. The machine of the test is also on the hosts' network. Each host has a
-// separate name, address, interface "eth0" and loopback interface. Processes that agent() starts on a host also see a
-// separate /dev/shm and the host's name.
+// Hosts on one network, to which the test's machine is also connected. Each host has its own name, address, interface
+// "eth0" and loopback interface. Processes that agent() starts on a host also have their own /dev/shm, and see the
+// host's name.
 //
-// Needs root and iproute2. The names of namespaces and interfaces contain this process's id. The next test removes what
-// a killed test has left.
+// Needs root and iproute2. The names of the namespaces and interfaces contain this process's id, so that the next test
+// can remove what a killed test has left.
 class NetworkHosts {
  public:
   enum class Family { kIPv4, kIPv6 };
   struct Options {
     int count = 2;
     Family family = Family::kIPv4;
-    // With kRelayed all data between hosts goes through this process, which can delay the data. The tests delay data in
-    // this way because not every kernel has netem.
+    // With kRelayed, all data between hosts passes through this process, which can delay it. The tests do not use netem
+    // for that, because not every kernel has it.
     enum class Cables { kOfTheKernel, kRelayed } cables = Cables::kOfTheKernel;
   };
 
-  // Returns OK if this machine can simulate hosts, otherwise the reason why not.
+  // Returns OK if this machine can simulate hosts, and otherwise the reason why it cannot.
   static absl::Status Available();
 
   static absl::StatusOr<std::unique_ptr<NetworkHosts>> Create(const Options& options);
@@ -47,10 +47,10 @@ class NetworkHosts {
   std::string AddressOf(int host) const;
   // Returns the name of this machine's interface on the hosts' network.
   const std::string& interface() const { return bridge_; }
-  // Returns the parameters with which Open MPI uses only this network.
+  // Returns the parameters that restrict Open MPI to this network.
   std::vector<std::pair<std::string, std::string>> MpiNetwork() const;
 
-  // Returns the path of a program that is called like ssh (AGENT HOST COMMAND...) and runs the command on that host.
+  // Returns the path of a program with the usage of ssh (AGENT HOST COMMAND...), which runs the command on that host.
   const std::string& agent() const { return agent_; }
 
   // Runs a command on a host, as the agent does.
@@ -59,14 +59,13 @@ class NetworkHosts {
   // Limits the rate at which each host sends, in Mbit/s.
   absl::Status LimitRate(double mbit);
 
-  // Delays everything that the host sends from now on by `delay`.
-  // REQUIRES: Options::kRelayed.
+  // Delays everything that the host sends from now on. REQUIRES: Options::kRelayed.
   void DelaySending(int host, absl::Duration delay);
 
   // Kills all processes on a host.
   void KillAllOn(int host) const;
 
-  // Disconnects a host from the network, and connects it again.
+  // CutOff disconnects a host from the network, and Reconnect connects it again.
   absl::Status CutOff(int host);
   absl::Status Reconnect(int host);
 
@@ -87,7 +86,7 @@ class NetworkHosts {
   std::vector<std::unique_ptr<Relay>> relays_;  // by host; only with kRelayed
 };
 
-// A job that mpirun starts across hosts.
+// A job that mpirun starts on several hosts.
 struct HostsJob {
   std::vector<int> slots;         // ranks of each host
   std::vector<std::string> argv;  // of each rank

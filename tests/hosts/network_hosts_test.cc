@@ -22,7 +22,7 @@ using ::testing::Not;
 
 class NetworkHostsTest : public HostsTest {
  protected:
-  // Returns the output of a command on a host, which the agent runs like ssh.
+  // Runs a command on a host through the agent. Returns its result.
   static ProcessResult On(const NetworkHosts& hosts, int host, const std::string& command) {
     return RunProcesses({.argv = {hosts.agent(), hosts.NameOf(host), command}}).ranks.front();
   }

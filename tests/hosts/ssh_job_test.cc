@@ -76,7 +76,7 @@ TEST_F(SshJobTest, RanksOfTwoHostsAddUpUnderMpirun) {
   EXPECT_THAT(run.err(), HasSubstr("data goes over hierarchical"));
 }
 
-// Tests --launcher ssh, which rondarun also chooses by itself if there is no mpirun.
+// Tests --launcher ssh, which is also the default if there is no mpirun.
 TEST_F(SshJobTest, RanksOfTwoHostsAddUpWithoutMpi) {
   LauncherRun::Options options = SshOptions();
   options.environment.emplace_back("RONDA_LOG_LEVEL=info");

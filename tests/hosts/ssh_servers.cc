@@ -70,7 +70,7 @@ absl::Status SshServers::SetUp() {
   WriteFiles();
   WriteKnownHosts(-1);
   for (int host = 0; host < hosts_->count(); ++host) {
-    // sshd needs the empty directory /run/sshd, which not every machine has. The call returns when sshd listens.
+    // sshd needs the empty directory /run/sshd, which not every machine has. RunOn returns once sshd listens.
     RONDA_RETURN_IF_ERROR(
         hosts_->RunOn(host, absl::StrCat("mount -t tmpfs tmpfs /run && mkdir -m 755 /run/sshd && exec ", kServer,
                                          " -f ", directory_, "/sshd_config")));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Starts OpenSSH's servers on hosts that are network namespaces.
+// Starts OpenSSH servers on simulated hosts (NetworkHosts).
 #ifndef RONDA_TESTS_HOSTS_SSH_SERVERS_H_
 #define RONDA_TESTS_HOSTS_SSH_SERVERS_H_
 
@@ -13,11 +13,11 @@
 
 namespace ronda::testing {
 
-// An sshd on every host, with keys made for this test. The processes of a host's sshd see the host's name, and share
-// one /dev/shm. The servers end when the hosts are removed.
+// An sshd on every host, with keys generated for this test. Processes that a host's sshd starts see the host's name,
+// and share one /dev/shm. The servers end when the hosts are removed.
 class SshServers {
  public:
-  // Returns OK if this machine can run the servers, otherwise the reason why not.
+  // Returns OK if this machine can run the servers, and otherwise the reason why it cannot.
   static absl::Status Available();
 
   static absl::StatusOr<std::unique_ptr<SshServers>> Start(const NetworkHosts& hosts);
@@ -27,15 +27,14 @@ class SshServers {
 
   int port() const;
 
-  // Return the paths of two private keys. The servers accept the first key, but not the second.
+  // Return the paths of private keys. The servers accept identity(), but not foreign_identity().
   std::string identity() const { return directory_ + "/known"; }
   std::string foreign_identity() const { return directory_ + "/foreign"; }
 
-  // Returns a folder that contains an `ssh` program for these hosts. The `ssh` program knows only the keys of these
-  // hosts, and reads no other settings.
+  // Returns a folder with an `ssh` program that knows only the keys of these hosts, and reads no other settings.
   std::string client_directory() const { return directory_ + "/bin"; }
 
-  // Removes the key of this host from the hosts' keys that `ssh` knows.
+  // Removes this host's key from those that `ssh` knows.
   void Forget(int host);
 
  private:

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Tests images that client/packaging/image.py makes from a small base image and a small wheel."""
+"""Tests images that client/packaging/image.py builds from a small base image and a small wheel."""
 
 import gzip
 import hashlib
@@ -29,7 +29,7 @@ def _tar(files: dict[str, bytes]) -> bytes:
 
 
 def _write_wheel(path: pathlib.Path) -> None:
-    """Makes a wheel with a module, a program, a page of the manual, and a script."""
+    """Writes a wheel with a module, a program, a manual page and an entry point."""
     with zipfile.ZipFile(path, "w") as archive:
         for name, text, mode in [
             ("ronda/__init__.py", "def main():\n    return 7\n", 0o644),

@@ -21,7 +21,7 @@ namespace {
 // Every test runs on every SIMD target.
 class ConvertTest : public ::testing::TestWithParam<int64_t> {
  protected:
-  // Converts `src` to a buffer. Returns how the result differs from the reference, or "" if it does not.
+  // Converts `src`. Returns how the result differs from the reference, or "" if they are equal.
   static std::string Check(const void* src, DType from, DType to, size_t count, const Scale& scale,
                            size_t misalignment = 0) {
     Buffer expected(to, count);
@@ -58,7 +58,7 @@ TEST_P(ConvertTest, EveryPatternOf16BitsConverts) {
   }
 }
 
-// Returns mantissas that test the rounding at each bit position in `places`: zeros, ones, ties, and their neighbours.
+// Returns mantissas that test rounding at each bit position in `places`: zeros, ones, ties, and their neighbours.
 std::vector<uint64_t> TellingMantissas(int mantissa_bits, const std::vector<int>& places, Random& random) {
   const uint64_t mask = (uint64_t{1} << mantissa_bits) - 1;
   std::vector<uint64_t> mantissas = {0, 1, mask, mask - 1};
@@ -91,7 +91,7 @@ TEST_P(ConvertTest, NarrowingFp64RoundsOnceToNearestEven) {
   std::vector<uint64_t> values;
   const std::vector<int> places = {29, 30, 35, 40, 42, 43, 44, 45, 46, 48, 50, 51};
   for (uint64_t exponent = 0; exponent < 2048; ++exponent) {
-    // Above fp32's range, and far below its subnormal numbers, only every 64th exponent and 2047 are tested.
+    // Above the range of fp32, and far below its subnormal numbers, tests only every 64th exponent and 2047.
     if ((exponent < 1023 - 160 || exponent > 1023 + 130) && exponent % 64 != 0 && exponent != 2047) continue;
     for (uint64_t mantissa : TellingMantissas(52, places, random_)) {
       values.push_back(exponent << 52 | mantissa);
@@ -215,7 +215,7 @@ TEST_P(ConvertTest, ScaledIntegersSaturateAndTruncate) {
   constexpr auto kMax64 = std::numeric_limits<int64_t>::max();
   EXPECT_EQ(Converted<int64_t>(DType::kInt64, DType::kInt64, {kMax64, -kMax64, 10}, {.multiplier = 1.5}),
             (std::vector<int64_t>{kMax64, std::numeric_limits<int64_t>::min(), 15}));
-  // The result is limited to kMax64, because int64 cannot hold 2^63 (a double can).
+  // The result is clamped to kMax64, because int64 cannot hold 2^63 (a double can).
   EXPECT_EQ(Converted<int64_t>(DType::kInt64, DType::kInt64, {int64_t{1} << 62}, {.multiplier = 2})[0], kMax64);
   constexpr auto kMaxUnsigned = std::numeric_limits<uint64_t>::max();
   EXPECT_EQ(Converted<uint64_t>(DType::kUint64, DType::kUint64, {uint64_t{1} << 63, 4, 4}, {.multiplier = 2}),
@@ -240,7 +240,7 @@ using ::ronda::testing::WriteElement;
 
 constexpr DType kNarrowDTypes[] = {DType::kFloat16, DType::kBfloat16};
 
-// Does the same as ConvertWithFeedback, element by element, as the specification says.
+// Does what ConvertWithFeedback must do by its specification, element by element.
 void ReferenceConvertWithFeedback(const ConvertWithFeedbackArgs& args) {
   const double factor = args.scale.multiplier / static_cast<double>(args.scale.divisor);
   for (size_t i = 0; i < args.count; ++i) {
@@ -366,8 +366,8 @@ TEST_P(FeedbackTest, SentAndKeptPartsAddUp) {
         sent[i] += ReadElement(dst.data(), to, i);
       }
     }
-    // The sent values and the residual add up to the sum of the inputs, except for the rounding errors of fp32, which
-    // are below 1e-4. The residual alone may be up to 2^-7, because the narrow format rounds much more.
+    // The sent values plus the residual equal the sum of the inputs, except for fp32 rounding errors below 1e-4. The
+    // residual alone can be up to 2^-7, because the narrow format rounds much more.
     for (size_t i = 0; i < kCount; ++i) {
       ASSERT_NEAR(sent[i] + static_cast<double>(residual[i]), meant[i], 1e-4) << Name(to);
       ASSERT_LE(std::fabs(residual[i]), 0x1p-7) << Name(to);

@@ -70,7 +70,8 @@ class Sources {
   std::vector<const void*> pointers_;
 };
 
-// Returns where the result of a SIMD target differs from the reference, or "" if none differs. Ignores `args.dst`.
+// Returns the first difference between the result on a SIMD target and the reference, or "" if there is none. Ignores
+// `args.dst`.
 std::string Check(ReduceFp8Args args, size_t dst_misalignment = 0) {
   const DType dtype = args.dst_dtype.value_or(DType::kUint8);
   const size_t elements = args.dst_dtype.has_value() ? args.count : Fp8Bytes(args.count);
@@ -91,7 +92,7 @@ std::string Check(ReduceFp8Args args, size_t dst_misalignment = 0) {
   return "";
 }
 
-// Every test runs for both formats and every operator.
+// Every test runs with both formats and every operator.
 class Fp8ReduceTest : public ::testing::TestWithParam<std::tuple<Fp8Format, ReduceOp>> {
  protected:
   const Fp8Format format_ = std::get<0>(GetParam());
@@ -210,7 +211,7 @@ TEST_P(Fp8ReduceTest, NanInAnySourceIsNanInTheResult) {
 }
 
 TEST(Fp8ReduceValuesTest, SumsRoundOnce) {
-  // The test adds 16 + 1 + 1. If the sum were rounded to E4M3 after each addition, 16 + 1 would become 16 again.
+  // Adds 16 + 1 + 1. If each addition were rounded to E4M3, 16 + 1 would become 16 again.
   std::vector<std::vector<uint8_t>> blocks(3, std::vector<uint8_t>(kFp8BlockBytes));
   std::vector<const void*> sources;
   for (size_t s = 0; s < 3; ++s) {

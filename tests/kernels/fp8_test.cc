@@ -24,10 +24,10 @@ constexpr Fp8Format kFormats[] = {Fp8Format::kE4M3, Fp8Format::kE5M2};
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 
-// Every test runs on every SIMD target, for both formats.
+// Every test runs on every SIMD target, with both formats.
 class Fp8Test : public ::testing::TestWithParam<std::tuple<int64_t, Fp8Format>> {
  protected:
-  // Encodes. Returns how the bytes differ from the reference, or "" if they do not.
+  // Encodes `src`. Returns how the bytes differ from the reference, or "" if they are equal.
   std::string CheckEncode(const void* src, DType src_dtype, size_t count, const Scale& scale,
                           size_t misalignment = 0) const {
     Buffer expected(DType::kUint8, Fp8Bytes(count));
@@ -78,7 +78,7 @@ class Fp8Test : public ::testing::TestWithParam<std::tuple<int64_t, Fp8Format>> 
     return scale;
   }
 
-  // Returns the codes of finite numbers that are not negative, in ascending order.
+  // Returns the codes of the finite, non-negative numbers in ascending order.
   std::vector<uint8_t> MagnitudeCodes() const {
     std::vector<uint8_t> codes;
     for (uint8_t code = 0; code < 0x80; ++code) {
@@ -125,7 +125,7 @@ TEST_P(Fp8Test, EveryFiniteCodeSurvivesTheRoundTripAtEveryScale) {
   }
 }
 
-// Tests the number in the middle between each code and the next code (the tie), and the numbers just beside the tie.
+// Tests the midpoint between the numbers of each code and the next (the tie), and the numbers just below and above it.
 TEST_P(Fp8Test, RoundsToNearestEvenAtEveryBoundary) {
   const std::vector<uint8_t> codes = MagnitudeCodes();
   for (int exponent : {-126, -120, -1, 0, 7, 112}) {
@@ -141,7 +141,7 @@ TEST_P(Fp8Test, RoundsToNearestEvenAtEveryBoundary) {
         values.push_back(value);
         values.push_back(-value);
       }
-      // The next six numbers must be in one block. If the current block has no room for them, fills it up.
+      // The next six numbers must be in the same block. If they do not fit into the current block, fills it up.
       if (values.size() % kFp8BlockElements > kFp8BlockElements - 6) {
         values.resize((values.size() / kFp8BlockElements + 1) * kFp8BlockElements);
       }
@@ -312,7 +312,7 @@ TEST_P(Fp8Test, FeedbackMatchesItsDefinition) {
   }
 }
 
-// With error feedback, even a number that is far too small for its block's scale arrives after many steps.
+// With error feedback, even a number far too small for the scale of its block gets through after many steps.
 TEST_P(Fp8Test, FeedbackDeliversWhatEachRoundLoses) {
   std::vector<float> values(kFp8BlockElements, 1e-7f);
   values[0] = 1.0f;

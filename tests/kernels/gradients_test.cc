@@ -20,7 +20,7 @@ using ::ronda::testing::WriteElement;
 
 constexpr DType kDTypes[] = {DType::kFloat32, DType::kFloat64};
 
-// Returns one dot product, added in the order that kernels/cpu/gradients.h promises.
+// Returns one dot product, summed in the order that kernels/cpu/gradients.h promises.
 double ReferenceDot(const void* a, const void* b, DType dtype, size_t count) {
   std::vector<double> sums(16, 0.0);
   for (size_t i = 0; i < count; ++i) {

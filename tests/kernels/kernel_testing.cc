@@ -66,7 +66,7 @@ void FillRandom(Random& random, Numbers numbers, DType dtype, size_t count, void
       const uint64_t bits = random();
       std::memcpy(bytes + i * size, &bits, size);
     } while (numbers == Numbers::kNoNan && IsNan(buffer, dtype, i));
-    // Makes a quarter of the bools false. Otherwise only one bool in 256 would be false.
+    // Makes a quarter of the bools false, because otherwise only one in 256 would be.
     if (dtype == DType::kBool && random() % 4 == 0) bytes[i] = 0;
   }
 }

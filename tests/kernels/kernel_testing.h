@@ -28,10 +28,10 @@ inline constexpr ReduceOp kAllOps[] = {ReduceOp::kSum,    ReduceOp::kMin,   Redu
                                        ReduceOp::kBitAnd, ReduceOp::kBitOr, ReduceOp::kBitXor};
 static_assert(std::size(kAllOps) == kReduceOpCount);
 
-// Returns the SIMD targets that this CPU can run and for which the kernels were compiled, as Highway's bits.
+// Returns the SIMD targets, as bits of Highway, that this CPU supports and the kernels were compiled for.
 std::vector<int64_t> SimdTargets();
 
-// While an object of this class exists, kernels run on `target`.
+// Makes kernels run on `target` while the object exists.
 class ForcedTarget {
  public:
   explicit ForcedTarget(int64_t target);
@@ -66,7 +66,7 @@ enum class Numbers {
 
 void FillRandom(Random& random, Numbers numbers, DType dtype, size_t count, void* buffer);
 
-// Returns "" if `actual` equals `expected` bit for bit, else the first difference. All NaNs are treated as equal,
+// Returns "" if `actual` equals `expected` bit for bit, and otherwise the first difference. All NaNs count as equal,
 // because the compiler chooses which of two NaNs an operation returns.
 std::string Difference(DType dtype, size_t count, const void* expected, const void* actual);
 

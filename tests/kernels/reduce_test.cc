@@ -33,7 +33,7 @@ class Sources {
     }
   }
 
-  // Returns the arguments of a reduction of all elements, to `dst` of the sources' type.
+  // Returns the arguments of a reduction of all elements to `dst`, without conversion.
   ReduceArgs Args(ReduceOp op, void* dst) const {
     return {
         .sources = pointers_, .dtype = dtype_, .op = op, .scale = {}, .dst = dst, .dst_dtype = dtype_, .count = count_};
@@ -48,7 +48,8 @@ class Sources {
   std::vector<const void*> pointers_;
 };
 
-// Returns where the result of a SIMD target differs from the reference, or "" if none differs. Ignores `args.dst`.
+// Returns the first difference between the result on a SIMD target and the reference, or "" if there is none. Ignores
+// `args.dst`.
 std::string Check(ReduceArgs args, size_t dst_misalignment = 0) {
   Buffer expected(args.dst_dtype, args.count);
   args.dst = expected.data();
@@ -77,7 +78,7 @@ std::vector<std::tuple<DType, ReduceOp>> TypesAndOps() {
   return pairs;
 }
 
-// Every test runs for every element type and every operator on it.
+// Every test runs with every dtype, and every operator that the dtype supports.
 class ReduceTest : public ::testing::TestWithParam<std::tuple<DType, ReduceOp>> {
  protected:
   const DType dtype_ = std::get<0>(GetParam());
@@ -174,7 +175,7 @@ TEST_P(ReduceTest, TargetsAgreeBitForBit) {
   }
 }
 
-// Reduces one element per source, on the best target.
+// Reduces one element per source, on the best SIMD target.
 template <class T>
 T ReduceOne(DType dtype, ReduceOp op, const std::vector<T>& elements, const Scale& scale = {}) {
   std::vector<const void*> sources;
@@ -206,7 +207,7 @@ TEST(ReduceValuesTest, AnAverageOfIntegersIsRightWhereTheirSumDoesNotFit) {
             UINT64_MAX);
   EXPECT_EQ(ReduceOne(DType::kUint8, ReduceOp::kSum, std::vector<uint8_t>{200, 200}, {.multiplier = 0.5}), 200);
   EXPECT_EQ(ReduceOne(DType::kUint8, ReduceOp::kSum, std::vector<uint8_t>{200, 200}, {.multiplier = 2.0}), 255);
-  // Without a scale the sum of 400 wraps around to 144, because the caller has chosen an 8-bit type.
+  // Without a scale, the sum of 400 wraps around to 144, because the dtype has 8 bits.
   EXPECT_EQ(ReduceOne(DType::kUint8, ReduceOp::kSum, std::vector<uint8_t>{200, 200}), 144);
 }
 

@@ -30,13 +30,13 @@ float ScaleOf(const uint8_t* block) {
 float ScaleFor(Fp8Format format, double largest) {
   if (largest == 0) return 1;
   double scale = std::ldexp(1.0, -126);
-  // The largest numbers of both formats have the mantissa 1.75. If the scale were twice as large, these numbers would
-  // become infinite.
+  // The largest number of both formats has the mantissa 1.75. With a larger scale, decoding it would overflow to
+  // infinity.
   while (largest > scale * LargestCode(format) && scale * LargestCode(format) < std::ldexp(1.75, 127)) scale *= 2;
   return static_cast<float>(scale);
 }
 
-// Encodes `count` values of one block.
+// Encodes `count` values, which fit into one block.
 void EncodeBlock(Fp8Format format, const float* values, size_t count, uint8_t* block) {
   double largest = 0;
   for (size_t i = 0; i < count; ++i) {

@@ -46,7 +46,7 @@ T ScaledInteger(Sum value, const Scale& scale) {
   return static_cast<T>(scaled);
 }
 
-// Returns the operator's result for two integers or booleans.
+// Returns a op b for integers or booleans.
 template <class T>
 T Combine(ReduceOp op, T a, T b) {
   using Wrapping = uint64_t;
@@ -103,7 +103,7 @@ void ReduceIntegers(const ReduceArgs& args) {
   }
 }
 
-// Reduces floating-point elements. The arithmetic uses the type `T`.
+// Reduces floating-point elements, with arithmetic in type `T`.
 template <class T>
 void ReduceFloats(const ReduceArgs& args) {
   const T factor = static_cast<T>(args.scale.multiplier / static_cast<double>(args.scale.divisor));

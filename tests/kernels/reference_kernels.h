@@ -10,8 +10,8 @@
 
 namespace ronda::kernels {
 
-// Do the same as Convert (kernels/cpu/convert.h) and Reduce (kernels/cpu/reduce.h), element by element, as the
-// specification says.
+// These functions do what Convert (kernels/cpu/convert.h) and Reduce (kernels/cpu/reduce.h) must do by their
+// specification, element by element.
 void ReferenceConvert(const void* src, DType src_dtype, void* dst, DType dst_dtype, size_t count, const Scale& scale);
 void ReferenceReduce(const ReduceArgs& args);
 

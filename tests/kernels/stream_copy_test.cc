@@ -10,8 +10,8 @@
 namespace ronda::kernels {
 namespace {
 
-// Copies between addresses of many alignments, with many lengths up to several cache lines. Expects that the bytes
-// arrive, and that no other byte changes.
+// Copies between addresses with many alignments, and many lengths up to several cache lines. Expects that the bytes
+// arrive and no others change.
 TEST(StreamCopyTest, CopiesAnyLengthBetweenAnyAlignments) {
   constexpr size_t kRoom = 64 + 400;
   std::string source(kRoom, '\0');

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Tests processes that search for faster settings while they train.
+// Tests processes that autotune while they train.
 #include <algorithm>
 #include <cstddef>
 #include <cstdlib>
@@ -31,7 +31,7 @@ bool HasEnded(const std::string& log) {
   return !lines.empty() && lines.back().find(",choice,") != std::string::npos;
 }
 
-// Averages tensors until rank 0 has chosen its settings. Expects right averages in every step, with all settings that
+// Averages tensors until rank 0 has chosen its settings. Expects the right averages in every step, whatever settings
 // the autotuner tries.
 void Train() {
   ronda::init();

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// A rank whose tensors are in the memory of a GPU, which it may share with other ranks. The rank runs the steps of a
-// training loop with known values and prints "rank 1 of 3: ok". RONDA_CUDA_PLUGIN selects a real or a fake GPU.
-// DEVICE_RANKS_LARGE_STEPS is the number of steps with a large gradient. A step with a large gradient takes seconds on
-// a fake GPU.
+// The program of a rank whose tensors are in GPU memory. The rank may share the GPU with others. It runs training steps
+// with known values, and prints for example "rank 1 of 3: ok". RONDA_CUDA_PLUGIN selects a real or a fake GPU.
+// DEVICE_RANKS_LARGE_STEPS is the number of steps with a large gradient, each of which takes seconds on a fake GPU.
 #include <gtest/gtest.h>
 
 #include <cstdio>
@@ -21,7 +20,7 @@ namespace {
 
 constexpr int kSteps = 20;  // the schedule is locked after a few
 
-// The tensors and settings of a rank's steps.
+// A rank's device and stream, and helpers for tensors on the device.
 struct Trainer {
   std::shared_ptr<Device> device;
   std::unique_ptr<DeviceStream> stream;
@@ -58,15 +57,15 @@ Trainer MakeTrainer() {
   return {.device = device, .stream = std::move(stream), .access = DeviceAccess(device, handle)};
 }
 
-// Returns the elements of a reduced tensor. The elements are sums of small integers, so the sums are exact in every
-// format and in every order.
+// Returns the sum, over all ranks, of (rank + 1) * (step % 3 + 1) + `tensor`. The terms are small integers, so the sum
+// is exact in every format and order.
 float Expected(int step, size_t tensor) {
   const int ranks = size() * (size() + 1) / 2;
   return static_cast<float>(ranks * (step % 3 + 1)) + static_cast<float>(tensor) * static_cast<float>(size());
 }
 
-// Checks steps with gradients of several sizes. Each gradient is submitted as soon as it is computed. The stream waits
-// for the results, and the host does not.
+// Checks steps with gradients of several sizes, each of which is submitted as soon as it is computed. Only the stream
+// waits for the results, not the host.
 void CheckSteps(Trainer& trainer) {
   const size_t counts[] = {1, 1000, 100'003};
   for (int step = 0; step < kSteps; ++step) {
@@ -88,8 +87,8 @@ void CheckSteps(Trainer& trainer) {
   }
 }
 
-// Checks a reducescatter of rows that the ranks cannot share evenly: one row more than there are ranks, with two
-// elements in each row.
+// Checks a reducescatter of rows that cannot be divided evenly: one row more than there are ranks, with two elements
+// per row.
 void CheckReduceScatter(Trainer& trainer) {
   const int64_t rows = size() + 1;
   const int64_t first = rank() == 0 ? 0 : rank() + 1;
@@ -111,8 +110,8 @@ void CheckReduceScatter(Trainer& trainer) {
   }
 }
 
-// Checks a gradient that is longer than a chunk of the fusion buffer and is packed into another format, also in locked
-// steps.
+// Checks a gradient that is larger than a chunk of the fusion buffer, and is packed into a different format, also in
+// locked steps.
 void CheckLargeGradient(Trainer& trainer) {
   constexpr size_t kCount = (size_t{34} << 20) / 2;  // 34 MiB of float16
   const char* const steps = std::getenv("DEVICE_RANKS_LARGE_STEPS");
@@ -147,7 +146,7 @@ void CheckBroadcast(Trainer& trainer) {
   EXPECT_EQ(trainer.ValuesOf(parameters.data(), 5000), std::vector<float>(5000, static_cast<float>(size() - 1)));
 }
 
-// Checks a value in the host's memory, for example a loss.
+// Checks a value in host memory, such as a loss.
 void CheckHostMemory() {
   std::vector<float> loss = {static_cast<float>(rank() + 1)};
   allreduce(tensor("loss", loss), {.op = Op::Sum});

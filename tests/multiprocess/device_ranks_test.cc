@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Tests jobs of processes whose tensors are in the memory of GPUs. The GPUs are fake, or real if RONDA_TEST_CUDA_PLUGIN
-// names a plugin for them.
+// Tests jobs of processes whose tensors are in GPU memory. The GPUs are fake, unless RONDA_TEST_CUDA_PLUGIN names a
+// plugin for real ones.
 #include <cstdlib>
 #include <filesystem>
 #include <string>
@@ -34,12 +34,12 @@ std::string Variable(const char* name) {
   return value == nullptr ? "" : value;
 }
 
-// Returns the environment variable that selects the fake NCCL, because the machine's real NCCL cannot use fake devices.
+// Returns the environment variable that selects the fake NCCL. The machine's real NCCL could not use fake devices.
 std::string FakeNccl() {
   return "RONDA_NCCL_LIBRARY=" + std::filesystem::absolute("tests/testing/fake_nccl/libfake_nccl.so").string();
 }
 
-// Returns the reason if there is no NCCL for real devices. Returns OK if there is one, or if the devices are fake.
+// Returns OK if the devices are fake, or if there is an NCCL for the real ones. Otherwise returns the reason.
 absl::Status NcclIsThere() {
   if (!IsReal()) return absl::OkStatus();
   return LoadNccl(Variable("RONDA_NCCL_LIBRARY"), Variable("CUDA_HOME"), Variable("VIRTUAL_ENV")).status();
@@ -55,7 +55,7 @@ class DeviceRanksTest : public ::testing::Test {
     if (!status.ok()) GTEST_SKIP() << status.message();
   }
 
-  // Returns options of a job with `environment` and with the variables for fake or real devices.
+  // Returns options for a job with `environment`, and with the variables that select the fake or real devices.
   static LauncherRun::Options With(std::vector<std::string> environment) {
     environment.push_back("RONDA_CUDA_PLUGIN=" + Plugin());
     if (!IsReal()) environment.push_back(FakeNccl());
@@ -64,8 +64,8 @@ class DeviceRanksTest : public ::testing::Test {
     return {.environment = std::move(environment)};
   }
 
-  // Real devices use the real NCCL, which the ranks find themselves or by RONDA_NCCL_LIBRARY. The variable
-  // RONDA_DEVICE_BACKEND is needed because NCCL is not the first choice for ranks that share one device.
+  // With real devices, the ranks find the real NCCL by themselves or through RONDA_NCCL_LIBRARY. They need
+  // RONDA_DEVICE_BACKEND, because NCCL is not the default for ranks that share a device.
   static LauncherRun::Options OverNccl(std::vector<std::string> environment) {
     if (IsReal()) environment.emplace_back("RONDA_DEVICE_BACKEND=nccl");
     return With(std::move(environment));
@@ -105,7 +105,7 @@ TEST_F(DeviceRanksTest, RanksWithADeviceEachMapEachOthersMemory) {
   ExpectAllOk(run, ranks);
 }
 
-// The refusal is one error of each operation on all ranks, and names the rank and the reason.
+// All operations fail with the same error on all ranks. The error names the rank and the reason.
 TEST_F(DeviceRanksTest, RanksWhoseDevicesCannotMapEachOthersMemoryAreRefused) {
   if (IsReal()) GTEST_SKIP() << "real devices have this ability";
   const auto expect_refusal = [](std::vector<std::string> environment, const std::string& text) {
@@ -140,8 +140,7 @@ TEST_F(DeviceRanksTest, RanksWhoseBuffersAreWindowsOfNcclGetTheSameSums) {
   EXPECT_THAT(run.err(), HasSubstr("go over nccl"));
 }
 
-// If ranks have different values of NCCL_HOSTID, NCCL treats them as ranks of different hosts, and lets them share a
-// device.
+// NCCL treats ranks with different values of NCCL_HOSTID as ranks on different hosts, and lets them share a device.
 TEST_F(DeviceRanksTest, RanksOfHostsByNcclsAccountShareADeviceOverNccl) {
   if (const absl::Status nccl = NcclIsThere(); !nccl.ok()) GTEST_SKIP() << nccl.message();
   LauncherRun run(Shell(2, absl::StrCat("NCCL_HOSTID=rank$RONDA_RANK exec ", kProgram)),

@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// A program for jobs of `rondarun --min-np`. The program exchanges the messages of membership_message.h with its
-// launcher, and trains a sum. The test controls the program by signals and files.
+// A member of a job of `rondarun --min-np`. It exchanges the messages of membership_message.h with its launcher, and
+// trains a sum. Tests control it through signals and files.
 //
 //   elastic_member FOLDER [EVENT=VALUE]...
 //
-// All members end without an error when the file FOLDER/finish exists. After SIGTERM the member leaves. After SIGUSR1
-// the member sends an invalid message to the launcher. After SIGUSR2 the member does not join again. With crash=STEP,
-// rank 0 exits with code 7 in step STEP. With vanish=EPOCH, rank 1 of epoch EPOCH is killed before the members have
-// connected.
+// All members finish without an error once the file FOLDER/finish exists. On SIGTERM, a member leaves. On SIGUSR1, it
+// sends an invalid message to the launcher. After SIGUSR2, it does not join again. With crash=STEP, rank 0 exits with
+// code 7 in step STEP. With vanish=EPOCH, rank 1 of epoch EPOCH is killed before the members connect.
 #include <poll.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -70,8 +69,7 @@ class ElasticMember {
     if (!SendMembershipMessage(socket_, Encode(message)).ok()) std::exit(4);
   }
 
-  // Returns the next message of the launcher, if one comes within `milliseconds`. If `milliseconds` is -1, waits
-  // without a limit.
+  // Returns the launcher's next message, or nullopt if none arrives within `milliseconds`; -1 means no limit.
   std::optional<LauncherMessage> Hear(int milliseconds) const {
     pollfd request = {.fd = socket_, .events = POLLIN, .revents = 0};
     if (poll(&request, 1, milliseconds) != 1) return std::nullopt;
@@ -87,7 +85,7 @@ class ElasticMember {
     }
   }
 
-  // Returns the exit code if the program has to end.
+  // Returns the exit code if the program must end.
   std::optional<int> RunEpoch(const EpochPlace& place) {
     epoch_ = place.epoch;
     is_told_ = false;
@@ -98,11 +96,11 @@ class ElasticMember {
     try {
       init(options);
       Send(EpochMet{.epoch = epoch_});
-      // The allreduce gives a new member the step that the other members have reached.
+      // Tells new members which step the others have reached.
       allreduce(tensor("step", &step_, {1}), {Op::Max});
       Verdict verdict = Step();
-      // The member prints this line only after a step. So if a test waits for the line in each epoch, no two epochs
-      // fail at the same step.
+      // Prints this line only after a step, so that no two epochs fail at the same step if the test waits for the line
+      // in each epoch.
       Say(absl::StrCat("epoch ", epoch_, " is rank ", rank(), " of ", size(), ", pid ", getpid(), ";"));
       while (verdict == kGoOn) verdict = Step();
       shutdown();

@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// A library that is preloaded into the launcher and its ranks, and makes one call of one process fail with an error
-// number.
+// A library for LD_PRELOAD that makes one call of one process, the launcher or a rank, fail with an error number.
 //
 //   FAILING_CALL="<function> <error number> <which call, from 1> <process>"
-//       the function: * for all of them
-//       the error number: or what failing_calls.h has
-//       the process: a rank; in an elastic job a member's place on its host; or - for the launcher
-//   FAILING_CALL_UNDER=<only calls on this folder, and on what is in it, count>
-//   FAILING_CALL_MARK=<a file that is made when the call has failed, with the function's name>
+//       function: * means that calls of all of these functions count
+//       error number: or a value from failing_calls.h
+//       process: a rank; in an elastic job, a member's local rank; - means the launcher
+//   FAILING_CALL_UNDER=<folder: only calls on it and on its contents count>
+//   FAILING_CALL_MARK=<file to create, with the function's name, when the call fails>
 #include <dirent.h>
 #include <dlfcn.h>
 #include <fcntl.h>
@@ -61,7 +60,7 @@ Plan ReadPlan() {
   return plan;
 }
 
-// The file that a call uses, by its path or its descriptor. A Subject is empty if the call uses no file.
+// The file that a call uses, identified by its path or its descriptor. Empty if the call uses no file.
 class Subject {
  public:
   Subject() = default;
@@ -80,8 +79,8 @@ class Subject {
   int fd_ = -1;
 };
 
-// Returns true if this call of MakeMark has made the file. If this process replaces a member in which the planned call
-// has failed, the file already exists.
+// Creates the mark. Returns false if it already exists, because then this process replaces a member in which the
+// planned call has failed.
 bool MakeMark(const char* path, const char* function) {
   const long mark = syscall(SYS_openat, AT_FDCWD, path, O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, 0600);
   if (mark < 0) return false;
@@ -95,9 +94,8 @@ const Plan& ThePlan() {
   return plan;
 }
 
-// Returns the record of this process's unsynced files, or nullptr. The result is nullptr unless the plan is a power
-// failure of this process and the file is in the plan's folder. There is no lock, because only one thread of the
-// process uses the folder.
+// Returns the record of this process's unsynced files. Returns nullptr unless the plan is a power failure of this
+// process and the file is in the plan's folder. Needs no lock, because only one thread of the process uses the folder.
 ronda::UnsyncedFiles* Unsynced(const Subject& subject) {
   const Plan& plan = ThePlan();
   if (!plan.is_of_this_process || plan.error_number != ronda::kLosePower || !subject.IsUnder(plan.under))
@@ -108,7 +106,7 @@ ronda::UnsyncedFiles* Unsynced(const Subject& subject) {
 
 std::atomic<int> calls{0};
 
-// Returns whether the current call must fail. If the call must fail, sets errno.
+// Returns whether the current call must fail. If so, sets errno.
 bool Fails(const char* function, const Subject& subject = Subject()) {
   const Plan& plan = ThePlan();
   if (!plan.is_of_this_process) return false;
@@ -131,8 +129,8 @@ Function* Next(const char* name) {
 
 #define STANDS_IN extern "C" __attribute__((visibility("default")))
 
-// Defines a replacement of a function that does nothing in a call that must fail. The last argument of the macro is the
-// file that the function uses, if any.
+// Defines a replacement for a function. The replacement does nothing if the call must fail. The macro's last argument
+// is the file that the function uses, if any.
 #define FAILING(type, name, failure, parameters, arguments, ...) \
   STANDS_IN type name parameters {                               \
     static auto* const next = Next<type parameters>(#name);      \
@@ -174,13 +172,13 @@ FAILING(int, pthread_create, errno,
         (pthread_t * thread, const pthread_attr_t* attributes, void* (*body)(void*), void* argument),
         (thread, attributes, body, argument))
 
-// The name of recv in programs that are compiled with _FORTIFY_SOURCE.
+// What recv() is called in programs compiled with _FORTIFY_SOURCE.
 STANDS_IN ssize_t __recv_chk(int fd, void* data, size_t size, size_t room, int flags) {
   static auto* const next = Next<ssize_t(int, void*, size_t, size_t, int)>("__recv_chk");
   return Fails("recv") ? -1 : next(fd, data, size, room, flags);
 }
 
-// Defines a replacement of a function that closes its argument even in a call that must fail.
+// Defines a replacement for a function that closes its argument. The replacement closes it even if the call must fail.
 #define FAILING_CLOSE(name, type)                       \
   STANDS_IN int name(type opened) {                     \
     static auto* const next = Next<int(type)>(#name);   \
@@ -210,14 +208,14 @@ STANDS_IN int rename(const char* from, const char* to) {
   return result;
 }
 
-// Does not call the real fsync, so that tests do not wait for the disk.
+// Does not call the real fsync(), so that tests do not wait for the disk.
 STANDS_IN int fsync(int fd) {
   if (Fails("fsync", Subject(fd))) return -1;
   if (auto* const unsynced = Unsynced(Subject(fd))) unsynced->Synced(fd);
   return 0;
 }
 
-// A call that must fail writes only a part of the data, because a full disk also accepts only a part.
+// A call that must fail still writes a part of the data, as on a disk that becomes full.
 STANDS_IN size_t fwrite(const void* data, size_t size, size_t count, FILE* file) {
   static auto* const next = Next<size_t(const void*, size_t, size_t, FILE*)>("fwrite");
   if (!Fails("fwrite", Subject(file))) return next(data, size, count, file);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Special values for the error number in FAILING_CALL (failing_calls.cc). With a special value, the planned call does
-// something other than fail with an error number.
+// Special values for the error number in FAILING_CALL (failing_calls.cc), with which the planned call does not fail but
+// has another effect.
 #ifndef RONDA_TESTS_MULTIPROCESS_FAILING_CALLS_H_
 #define RONDA_TESTS_MULTIPROCESS_FAILING_CALLS_H_
 

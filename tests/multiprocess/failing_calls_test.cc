@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// In each job one call of a function fails, in the launcher or in a rank, or a rank is killed during the call. The job
-// must still work, or end soon with an error. Whether the job works or fails, it must leave no process and no file
-// behind.
+// Tests jobs in which one function call fails, in the launcher or in a rank, or a rank is killed during the call. The
+// job must still work, or soon end with an error. In both cases it must leave no process and no file behind.
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -37,14 +36,14 @@ struct Failure {
 
 class FailingCallsTest : public ::testing::TestWithParam<Failure> {
  protected:
-  // A job, and the lines that each of its processes prints if nothing fails.
+  // A job, and the lines that it prints if nothing fails.
   struct JobToRun {
     std::vector<std::string> arguments;  // of rondarun
     std::vector<std::string> lines;
   };
 
-  // Runs the job. Call number `which` in `process` fails. The process is a rank, or the launcher ("-"). Returns false
-  // if the process makes fewer calls.
+  // Runs the job, and makes call number `which` in `process` fail. The process is a rank, or the launcher ("-").
+  // Returns false if the process makes fewer calls.
   bool Run(const JobToRun& job, const std::string& process, int which) {
     const Failure& failure = GetParam();
     unlink(mark_.c_str());
@@ -72,7 +71,7 @@ class FailingCallsTest : public ::testing::TestWithParam<Failure> {
     return has_failed;
   }
 
-  // Runs many jobs. In each job one call fails: one of the first `most` calls of one of `processes`.
+  // For each of the first `most` calls of each of `processes`, runs a job in which this call fails.
   void RunEach(const JobToRun& job, const std::vector<std::string>& processes, int most) {
     int failed = 0;
     for (const std::string& process : processes) {
@@ -81,7 +80,7 @@ class FailingCallsTest : public ::testing::TestWithParam<Failure> {
     EXPECT_GT(failed, 0) << "no process calls this function";
   }
 
-  // The job of these tests: two ranks start, make 200 steps, and end.
+  // The job of these tests: two ranks start, make 200 steps, and exit.
   const JobToRun steps_ = {.arguments = {"-np", "2", "./tests/multiprocess/launcher_surroundings_test", "rank"},
                            .lines = {"[0]<stdout>: the sum is 2\n", "[1]<stdout>: the sum is 2\n"}};
 
@@ -103,13 +102,12 @@ class FailingCallsTest : public ::testing::TestWithParam<Failure> {
 
 TEST_P(FailingCallsTest, TheJobWorksOrEndsWithAnErrorAndLeavesNothing) { RunEach(steps_, {"-", "0", "1"}, 12); }
 
-// `nm -D --undefined-only` shows which functions rondarun and a rank use. The list of failures below does not have
-// these functions:
-// - functions that this job does not call. FailingCheckpointTest and FailingElasticCallsTest test some of these
-//   functions. Only jobs on several hosts call the rest, and in such jobs gRPC and Abseil abort a process that lacks
-//   memory or descriptors;
-// - functions that a system may always refuse, which RefusedCallsTest tests;
-// - functions that fail only if the caller makes a mistake, such as kill, waitid and sigaction.
+// The functions that rondarun and a rank use, according to `nm -D --undefined-only`, except:
+// - functions that this job does not call. FailingCheckpointTest and FailingElasticCallsTest test some of them. Only
+//   jobs on several hosts call the rest, and there gRPC and Abseil abort a process that runs out of memory or
+//   descriptors;
+// - functions that some systems always refuse, which RefusedCallsTest tests;
+// - functions that fail only because of a bug in the caller, such as kill, waitid and sigaction.
 std::vector<Failure> Failures() {
   return {{"mmap", ENOMEM},         {"posix_fallocate", ENOSPC},
           {"posix_fallocate", EIO}, {"write", ENOSPC},
@@ -147,8 +145,8 @@ INSTANTIATE_TEST_SUITE_P(EachCall, KilledRankTest,
                          ::testing::Values(Failure{"*", kKillProcess, "0"}, Failure{"*", kKillProcess, "1"}),
                          NameOfFailure);
 
-// In epoch 0 a member dies while the members connect. The job ends in epoch 1. Member 0 takes part in both epochs.
-// Member 0 makes so few calls (including those of its shell) that the tests can let each call fail once.
+// In epoch 0 a member dies while the members connect, and the job ends in epoch 1. Member 0 takes part in both epochs,
+// and makes so few calls, including those of its shell, that the tests can make each of them fail once.
 class FailingElasticCallsTest : public FailingCallsTest {};
 
 TEST_P(FailingElasticCallsTest, TheJobGoesOnOrEndsWithAnErrorAndLeavesNothing) {

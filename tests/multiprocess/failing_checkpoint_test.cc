@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// In each job, one call on the files of a checkpoint fails, the process is killed during the call, or the machine loses
-// its power. A restart must find the newest complete checkpoint, with the same bits that were saved.
+// Tests jobs in which one call on a checkpoint's files fails, or the process is killed or the machine loses power
+// during the call. A restart must find the newest complete checkpoint, with the bits that were saved.
 #include <unistd.h>
 
 #include <algorithm>
@@ -47,7 +47,7 @@ class FailingCheckpointTest : public ::testing::TestWithParam<int> {
     std::string errors;              // what the launcher and the ranks wrote to stderr
   };
 
-  // Runs a job of two ranks in which call number `which` of rank 0 on files below root_ fails. If `which` is 0, the job
+  // Runs a job of two ranks, and makes rank 0's call number `which` on files below root_ fail. If `which` is 0, the job
   // has one rank, and no call fails.
   Job Run(int which) const {
     const std::vector<std::string> environment = {
@@ -70,8 +70,7 @@ class FailingCheckpointTest : public ::testing::TestWithParam<int> {
     return job;
   }
 
-  // Runs a job in which call number `which` fails. Returns the name of the function that failed, or "" if rank 0 makes
-  // fewer calls.
+  // Runs a job in which call number `which` fails. Returns the name of the function, or "" if rank 0 makes fewer calls.
   std::string RunFailing(int which) const {
     for (const std::string& path : {root_, mark_, mark_ + ".lost"}) fs::remove_all(path);
     fs::create_directory(root_);
@@ -84,8 +83,8 @@ class FailingCheckpointTest : public ::testing::TestWithParam<int> {
     return function;
   }
 
-  // Expects that the ranks have always resumed from the newest complete checkpoint. Starts another job. The job must
-  // also resume from the newest complete checkpoint, and must leave the same files as a job without failures.
+  // Starts another job. Expects that both jobs have always resumed from the newest complete checkpoint, and have left
+  // the same files as a job without failures.
   void ExpectNewestIsFound(std::vector<std::string> lines) const {
     const Job next = Run(0);
     EXPECT_EQ(next.exit_code, 0) << next.errors;
@@ -96,8 +95,8 @@ class FailingCheckpointTest : public ::testing::TestWithParam<int> {
       if (absl::StartsWith(line, "saved ")) safe = step;
       if (absl::StartsWith(line, "cannot ")) ExpectNamesFileAndReason(line);
       if (!absl::StartsWith(line, "resumed ")) continue;
-      // The resumed step may be one later than the last saved step. A save may have failed, or its process may have
-      // been killed, after the file was complete.
+      // The job may resume one step after the last step that was reported as saved, because the file may have been
+      // complete before the save failed or the process was killed.
       EXPECT_THAT(step, AnyOf(safe, safe + 1));
       safe = step;
     }
@@ -108,7 +107,7 @@ class FailingCheckpointTest : public ::testing::TestWithParam<int> {
     EXPECT_THAT(line, AllOf(HasSubstr(root_), HasSubstr(std::strerror(GetParam()))));
   }
 
-  // Returns the number before the first colon in the line, or at the end of the line if it has no colon.
+  // Returns the number before the first colon in the line, or at its end if it has no colon.
   static int64_t StepOf(absl::string_view line) {
     const std::vector<absl::string_view> words = absl::StrSplit(line.substr(0, line.find(':')), ' ');
     int64_t step = -1;

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Tests jobs of real processes, in which a rank is stopped, runs out of memory, or throws in a callback. Also tests
-// jobs that lose a rank while they follow a locked schedule. (tests/client/failure_world_test.cc tests other jobs that
-// lose a rank.)
+// Tests jobs of real processes in which a rank is stopped, runs out of memory, or throws in a callback, and jobs that
+// lose a rank while they run a locked schedule. (tests/client/failure_world_test.cc tests other jobs that lose a rank.)
 #include <sched.h>
 #include <signal.h>
 #include <sys/mount.h>
@@ -46,7 +45,7 @@ using testing::RunRankProgram;
 
 constexpr char kFailureLine[] = "FIRST FAILURE: ";
 constexpr milliseconds kNever{1000 * 1000};
-// A deadline that is longer than any step of a job without failures, even if a rank waits for a core on a busy machine.
+// A deadline that no step exceeds without a failure, even if a rank must wait for a core on a busy machine.
 constexpr milliseconds kDeadline{2000};
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
@@ -70,7 +69,7 @@ std::vector<int32_t> PidsOfAllRanks() {
   return allgather("pids", &pid, {1});
 }
 
-// Returns this rank's output so far. The output goes to a file.
+// Returns this rank's output so far, from the file that it goes to.
 std::string OwnOutput() { return ReadFile(std::filesystem::read_symlink("/proc/self/fd/2")).value_or(""); }
 
 void AwaitOwnOutput(const std::string& text) {
@@ -81,8 +80,8 @@ bool IsStopped(const std::filesystem::path& thread) {
   return absl::StrContains(ReadFile(thread / "stat").value_or(""), ") T ");
 }
 
-// Stops the process, and waits until none of its threads runs any more, because kill() does not wait. On a busy machine
-// the threads continue until the thread that handles the signal is scheduled.
+// Stops the process, and waits until all of its threads have stopped. kill() does not wait, and on a busy machine the
+// threads continue until the one that handles the signal is scheduled.
 void StopAndAwait(pid_t pid) {
   kill(pid, SIGSTOP);
   const std::string threads = "/proc/" + std::to_string(pid) + "/task";
@@ -93,8 +92,8 @@ void StopAndAwait(pid_t pid) {
   while (!all_stopped()) std::this_thread::sleep_for(milliseconds(1));
 }
 
-// An allreduce of two ranks in which rank `victim` is stopped. The victim submits its tensor. When the coordinator
-// knows the victim's tensor, the other rank stops the victim, and then submits its own tensor.
+// An allreduce of two ranks during which rank `victim` is stopped. The victim submits its tensor. Once the coordinator
+// knows of it, the other rank stops the victim, and then submits its own tensor.
 class StoppedAllreduce {
  public:
   explicit StoppedAllreduce(int victim) : is_victim_(rank() == victim) {
@@ -124,8 +123,8 @@ class StoppedAllreduce {
   Handle handle_;
 };
 
-// Expects that the operation in flight has failed with "tensor 'x': <the job's failure>", and that every later call
-// returns the job's failure.
+// Expects that the operation in flight has failed with "tensor 'x': <the job's failure>", and that later calls return
+// the job's failure itself.
 void ReportAndShutDown(const Status& of_operation) {
   EXPECT_FALSE(of_operation.ok());
   const Status failure = try_barrier();
@@ -135,7 +134,7 @@ void ReportAndShutDown(const Status& of_operation) {
   std::printf("%s%s\n", kFailureLine, failure.message().c_str());
 }
 
-// Rank 1 is stopped before it submits its tensor. Rank 1 continues when rank 0 has warned that rank 1 is late.
+// Rank 1 is stopped before it submits its tensor. It continues when rank 0 has warned that rank 1 is late.
 void IsStoppedBeforeSubmitting() {
   InitWithLimits(milliseconds(200), kNever);
   const std::vector<int32_t> pids = PidsOfAllRanks();
@@ -154,7 +153,7 @@ void IsStoppedBeforeSubmitting() {
   shutdown();
 }
 
-// Rank 1 is stopped in a collective. Rank 1 continues when rank 0 has warned that rank 1 is late.
+// Rank 1 is stopped in a collective. It continues when rank 0 has warned that rank 1 is late.
 void IsStoppedInAllreduce() {
   InitWithLimits(milliseconds(200), kNever);
   const StoppedAllreduce allreduce(1);
@@ -165,7 +164,7 @@ void IsStoppedInAllreduce() {
   shutdown();
 }
 
-// Rank `victim` is stopped in a collective. The victim continues when the other rank has given up.
+// Rank `victim` is stopped in a collective. It continues when the other rank has given up.
 void IsStoppedForTooLong(int victim) {
   InitWithLimits(milliseconds(200), kDeadline);
   const StoppedAllreduce allreduce(victim);
@@ -189,7 +188,7 @@ void CallbackThrows() {
   ReportAndShutDown(status);
 }
 
-// Ronda refuses a shutdown in a callback, because the shutdown would wait for the callback in which it was called.
+// Ronda refuses a shutdown in a callback, because the shutdown would wait for that callback.
 void ShutsDownInACallback() {
   init();
   float value = 1;
@@ -211,7 +210,7 @@ void EndsWithoutShutdown() {
   ReportAndShutDown(status);
 }
 
-// Rank 1 leaves while the other ranks wait. After that, all ranks join another job.
+// Rank 1 aborts the job while the other ranks wait. After that, all ranks join another job.
 void AbortsTheJob() {
   EXPECT_EQ(try_abort_job("too early").code(), RONDA_ERROR_NOT_INITIALIZED);
   init();
@@ -240,7 +239,7 @@ void CannotAllocateSharedMemory() {
   std::printf("%s%s\n", kFailureLine, status.message().c_str());
 }
 
-// Limits this process to the memory that it has now.
+// Limits the address space of this process.
 void SetMemoryLimit(rlim_t bytes) {
   rlimit limit;
   getrlimit(RLIMIT_AS, &limit);
@@ -254,14 +253,14 @@ rlim_t MemoryInUse() {
   return pages * static_cast<rlim_t>(getpagesize());
 }
 
-// Rank 1 submits tensors until it has no memory left for a submission.
+// Rank 1 submits tensors until it has no memory left for another submission.
 void RunsOutOfMemory() {
   init();
   ronda_status code = RONDA_OK;
   if (rank() == 1) {
     SetMemoryLimit(MemoryInUse());
     float value = 1;
-    // Uses the C API, because the C++ API copies names and could run out of memory in this copy.
+    // Uses the C API, because the C++ API copies names, and could run out of memory there.
     for (int i = 0; code == RONDA_OK && i < 2000000; ++i) {
       char name[64];
       std::snprintf(name, sizeof(name), "one of very many tensors, number %d", i);
@@ -277,12 +276,12 @@ void RunsOutOfMemory() {
     EXPECT_EQ(code, RONDA_ERROR_OUT_OF_MEMORY) << text;
     EXPECT_THAT(text, HasSubstr("memory"));
   }
-  // The shutdown may succeed or fail. If the progress engine got no memory, the job has failed on all ranks.
+  // The shutdown fails only if the progress engine ran out of memory, too, and the job has thus failed on all ranks.
   const Status end = try_shutdown();
   EXPECT_TRUE(end.ok() || end.code() == RONDA_ERROR_OUT_OF_MEMORY) << end.message();
 }
 
-// -- Programs of ranks that follow a locked schedule --
+// -- Programs of ranks that run a locked schedule --
 
 Status Step() {
   float value = static_cast<float>(rank() + 1);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Tests jobs on hosts whose names are not ASCII, or not UTF-8, and whose network is down.
+// Tests jobs on hosts whose names are not ASCII, or not even UTF-8, and whose network is down.
 #include <sched.h>
 #include <unistd.h>
 

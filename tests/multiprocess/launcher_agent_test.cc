@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Tests rondarun --agent, as the launcher of an elastic job uses it. The test acts as the launcher, and sends the
-// messages of programs/rondarun/supervise/agent.h.
+// Tests rondarun --agent as the launcher of an elastic job uses it. The test is the launcher, and sends the messages of
+// programs/rondarun/supervise/agent.h.
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -56,7 +56,7 @@ class AgentRun {
   void StartMember(int member) const { Send({.kind = Kind::kMember, .numbers = {member, 0, 1}, .texts = {}}); }
   void CloseInput() { to_.Reset(); }
 
-  // Waits for a message of kind `kind` whose numbers begin with `numbers`.
+  // Waits for a message of this kind whose numbers begin with `numbers`.
   AgentMessage Await(Kind kind, const std::vector<int64_t>& numbers) {
     AgentMessage found;
     const auto is_it = [&](const AgentMessage& message) {
@@ -73,7 +73,7 @@ class AgentRun {
                               found = message;
                             })
                       .ok());
-      // The agent sends kAlive messages all the time.
+      // The agent sends kAlive messages all the time, so the wait for the next one reads new output.
       if (!has_come) run_->WaitForOut(Encode({.kind = Kind::kAlive, .numbers = {}, .texts = {}}), ++signs_);
     }
     return found;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Tests jobs of one host whose ranks rondarun starts. RONDA_BACKEND selects how the data of these ranks travels.
+// Tests that RONDA_BACKEND selects how data travels between ranks that rondarun starts on one host.
 #include <filesystem>
 #include <string>
 #include <vector>

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Tests jobs that wait while the machine's clock is set. The new time must not make any deadline pass too early or too
-// late.
+// Tests jobs that wait while the machine's clock is set. Deadlines must pass neither too early nor too late.
 #include <fstream>
 #include <string>
 #include <vector>
@@ -26,7 +25,7 @@ class ClockTest : public ::testing::TestWithParam<std::string> {
 
   static std::string Program() { return "./tests/multiprocess/launcher_surroundings_test"; }
 
-  // Shifts the clock of the launcher and its ranks by `seconds` from the real clock.
+  // Shifts the clock of the launcher and its ranks to `seconds` after the real time.
   void Shift(int seconds) const { std::ofstream(file_) << seconds << '\n'; }
 
   std::vector<std::string> environment_;
@@ -38,7 +37,7 @@ class ClockTest : public ::testing::TestWithParam<std::string> {
 constexpr int kHour = 3600;
 
 TEST_P(ClockTest, AJumpForwardEndsNoWait) {
-  // Rank 1 joins only after rank 0 has had time to read the shifted clock.
+  // Rank 1 starts only after rank 0 has had time to read the shifted clock.
   LauncherRun run(Shell(2,
                         "[ $RONDA_RANK = 0 ] || { echo waiting; "
                         "until grep -q 3600 $SHIFTED_CLOCK; do sleep 0.1; done; sleep 2; }; exec $TEST_PROGRAM rank"),

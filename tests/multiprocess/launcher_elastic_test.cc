@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Tests jobs that continue when ranks die. The tests use rondarun --min-np with real processes, which they really kill.
+// Tests that jobs of rondarun --min-np continue when ranks die. The ranks are real processes, which the tests kill.
 #include <dirent.h>
 #include <sys/types.h>
 #include <unistd.h>
@@ -34,10 +34,10 @@ using ::testing::StartsWith;
 
 constexpr char kMember[] = "tests/multiprocess/elastic_member";
 
-// If a member dies while the members connect, kShortStart makes the other members wait only one second for it.
+// Makes members wait only one second for a member that dies while they connect.
 const LauncherRun::Options kShortStart = {.environment = {"RONDA_START_TIMEOUT=1s"}};
 
-// An elastic job whose members run elastic_member, which the test controls by signals and files.
+// An elastic job whose members run elastic_member, which the test controls through signals and files.
 class ElasticRun {
  public:
   explicit ElasticRun(const std::vector<std::string>& options, const std::vector<std::string>& events = {},
@@ -58,7 +58,7 @@ class ElasticRun {
     }
   }
 
-  // Returns the pid of a member that is, or was, in the epoch.
+  // Returns the pid of a member that is or was in the epoch.
   pid_t PidOf(int member, int epoch) const {
     for (const std::string& line : Lines(run_->out())) {
       if (absl::StartsWith(line, absl::StrCat("[", member, "]<stdout>: epoch ", epoch, " is "))) {
@@ -75,7 +75,7 @@ class ElasticRun {
     if (pid > 0) kill(pid, signo);
   }
 
-  // Lets all members come to the end of their program. Returns rondarun's exit code.
+  // Tells all members to finish their program. Returns rondarun's exit code.
   int Finish() {
     std::ofstream(folder_ + "/finish") << "";
     return run_->Finish();
@@ -89,7 +89,7 @@ class ElasticRun {
   std::unique_ptr<LauncherRun> run_;
 };
 
-// The parent of the members: rondarun or, as on other hosts, an agent of rondarun.
+// The parent of the members: rondarun itself or, as on other hosts, an agent.
 enum class Parent { kRondarun, kAgent };
 
 std::vector<std::string> Joined(std::vector<std::string> words, const std::vector<std::string>& more) {
@@ -146,7 +146,7 @@ TEST_P(LauncherElasticTest, JobOutlivesManyDeathsWithoutGrowing) {
   const auto before = count_descriptors(run->pid());
   std::vector<int> members = {0, 1, 2};
   for (int epoch = 0; epoch < 12; ++epoch) {
-    const size_t victim = static_cast<size_t>(epoch * 2) % 3;  // of all ages
+    const size_t victim = static_cast<size_t>(epoch * 2) % 3;  // members of every age
     run.Signal(members[victim], epoch, SIGKILL);
     members.erase(members.begin() + static_cast<std::ptrdiff_t>(victim));
     members.push_back(3 + epoch);
@@ -245,7 +245,7 @@ TEST_P(LauncherElasticTest, AMemberThatGetsTheSignalLeavesAndIsNotReplaced) {
   run.Signal(0, 0, SIGTERM);
   run.AwaitEpoch(1, 2);
   run->WaitForOut("[0]<stdout>: left\n");
-  // The launcher starts no replacement for the member that has left, as the next epoch shows.
+  // The launcher does not start a replacement for a member that leaves, so the next epoch has one member.
   run.Signal(1, 1, SIGTERM);
   run.AwaitEpoch(2, 1);
   EXPECT_EQ(run.Finish(), 0);
@@ -303,15 +303,13 @@ TEST_P(LauncherElasticTest, AFailureInTheLastEpochIsTheJobs) {
       Joined(Options({"-np", "2", "--min-np", "1"}),
              {"sh", "-c", absl::StrCat(AwaitAllRanks(2), "[ $RONDA_RANK = 0 ] || { echo bad luck >&2; exit 9; }")}));
   const int code = run.Finish();
-  // Member 0 or member 1 may end first. If member 1 ends first, the launcher replaces it, and later replaces the
-  // replacement.
+  // Either member may end first. If it is member 1, the launcher replaces it, and later the replacement, too.
   EXPECT_EQ(code, 9);
   EXPECT_THAT(run.err(), HasSubstr(") exited with code 9; last error: \"bad luck\""));
 }
 
 TEST_P(LauncherElasticTest, AMemberHasOneSocketAndItsOwnVariables) {
-  // One member of the test is a replacement, because the launcher starts replacements while other members already have
-  // sockets.
+  // One member is a replacement, because the launcher starts replacements while it already has other members' sockets.
   const std::string flag = absl::StrCat(::testing::TempDir(), "/first.", getpid());
   std::filesystem::remove_all(flag);
   LauncherRun run(Joined(

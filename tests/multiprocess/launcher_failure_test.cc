@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Tests how rondarun reacts to ranks that fail, and what it reports.
+// Tests how rondarun reacts to failed ranks, and what it reports.
 #include <csignal>
 #include <fstream>
 #include <string>
@@ -18,7 +18,7 @@ using ::testing::HasSubstr;
 using ::testing::MatchesRegex;
 using ::testing::Not;
 
-// Returns a pattern for rondarun's last line if rank `rank` has ended as `end` says.
+// Returns a pattern for rondarun's last line when rank `rank` is the one that failed. `end` says how.
 std::string LastLineOf(int rank, const std::string& end) {
   return absl::StrCat("rondarun: rank ", rank, " \\(pid [0-9]+, host [^ ]+\\) ", end);
 }
@@ -60,7 +60,7 @@ TEST(LauncherFailureTest, RanksThatDoNotListenAreKilledAfterTheGracePeriod) {
 }
 
 TEST(LauncherFailureTest, RanksThatEndByThemselvesAreNotSignalled) {
-  // The launcher waits one second for the other ranks to end by themselves, so rank 0 can report the death of rank 1.
+  // The launcher gives the other ranks one second to end by themselves, in which rank 0 reports the death of rank 1.
   LauncherRun run(Shell(2, absl::StrCat("trap 'echo signalled; exit 9' TERM; ", AwaitAllRanks(2),
                                         "if [ $RONDA_RANK = 1 ]; then kill -9 $$; fi; "
                                         "echo 'Error: rank 1 (host h, pid 1) was killed by signal 9' >&2; exit 1")));

@@ -56,7 +56,8 @@ Ends MakeTerminal() {
   return {.ours = UniqueFd(ours), .theirs = UniqueFd(theirs)};
 }
 
-// Returns the names of variables that hold functions exported by bash. Bazel's scripts export such functions to tests.
+// Returns the names of the environment variables that hold exported bash functions, which tests inherit from Bazel's
+// scripts.
 std::vector<std::string> ExportedFunctions() {
   std::vector<std::string> names;
   for (char** variable = environ; *variable != nullptr; ++variable) {
@@ -66,10 +67,10 @@ std::vector<std::string> ExportedFunctions() {
   return names;
 }
 
-// Returns a descriptor from which `text` can be read, up to its end.
+// Returns a descriptor from which `text` can be read, followed by end-of-file.
 UniqueFd InputWith(const std::string& text) {
   Ends pipe = MakePipe();
-  // One call of write() is enough, because the texts of all tests fit into a pipe.
+  // One write() suffices, because every test's text fits into a pipe.
   if (write(pipe.theirs.get(), text.data(), text.size()) != static_cast<ssize_t>(text.size())) abort();
   return std::move(pipe.ours);
 }
@@ -157,8 +158,8 @@ int LauncherRun::Finish() {
 
 void LauncherRun::StopReadingOut() {
   reading_out_ = false;
-  // Opens the pipe's write end once more to see whether the pipe is full. The number of bytes in the pipe does not show
-  // whether it is full, because a pipe can be full with few bytes.
+  // Opens the write end again to see whether the pipe is full. The number of bytes in it does not show that, because
+  // few bytes can fill a pipe.
   const UniqueFd writer(
       open(absl::StrCat("/proc/self/fd/", out_.descriptor.get()).c_str(), O_WRONLY | O_NONBLOCK | O_CLOEXEC));
   const auto is_full = [&] {

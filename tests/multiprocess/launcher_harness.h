@@ -19,8 +19,8 @@ namespace ronda {
 //   EXPECT_EQ(run.Finish(), 0);
 //   EXPECT_EQ(run.out(), ...);
 //
-// A wait that takes longer than kTimeout ends with a test failure, which shows the output so far. Thread-compatible.
-// The destructor kills the launcher.
+// A wait of more than kTimeout fails the test, and shows the output so far. Thread-compatible. The destructor kills the
+// launcher.
 class LauncherRun {
  public:
   enum class Output { kPipes, kTerminal };
@@ -39,22 +39,22 @@ class LauncherRun {
   LauncherRun(const LauncherRun&) = delete;
   LauncherRun& operator=(const LauncherRun&) = delete;
 
-  // Waits for the end of the launcher and of its output. Returns the launcher's exit code, or minus the signal that
-  // killed the launcher.
+  // Waits until the launcher has ended and its output is closed. Returns its exit code, or minus the signal that killed
+  // it.
   int Finish();
 
-  // Waits until the launcher has printed `text` `times` times to stdout, or to stderr.
+  // Waits until the launcher has printed `text` to stdout (or stderr) `times` times.
   void WaitForOut(const std::string& text, int times = 1);
   void WaitForErr(const std::string& text, int times = 1);
 
-  // Reads output until `condition` holds, and returns whether it holds. If `condition` does not hold in time, the test
-  // fails with a text that names `awaited`.
+  // Reads output until `condition` holds, and returns true. If it does not hold in time, returns false, and fails the
+  // test with a message that names `awaited`.
   bool ReadUntil(const std::function<bool()>& condition, const std::string& awaited);
 
-  // Closes the test's end of the pipe that the launcher has as stdout.
+  // Closes the test's end of the launcher's stdout pipe.
   void CloseOut() { out_.descriptor.Reset(); }
 
-  // Stops reading the launcher's stdout until StartReadingOut() or Finish(). Returns when the pipe is full.
+  // Stops reading the launcher's stdout until StartReadingOut() or Finish(), and waits until the pipe is full.
   void StopReadingOut();
   void StartReadingOut() { reading_out_ = true; }
 
@@ -64,7 +64,7 @@ class LauncherRun {
   const std::string& out() const { return out_.text; }
   const std::string& err() const { return err_.text; }
 
-  // Returns the lines of out() in sorted order, because the ranks' lines may come in any order.
+  // Returns the lines of out() in sorted order, because the lines of different ranks come in any order.
   std::vector<std::string> SortedOut() const;
 
   // Returns the last line of err(), without the newline.
@@ -87,20 +87,20 @@ class LauncherRun {
 // Returns the lines of `text`.
 std::vector<std::string> Lines(const std::string& text);
 
-// Returns the number that follows `label` in `text`. If no number follows `label`, the test fails and the result is 0.
+// Returns the number that follows `label` in `text`. If there is none, fails the test and returns 0.
 pid_t NumberAfter(const std::string& text, const std::string& label);
 
-// Returns whether a process runs. A process that has ended does not run, even if its parent has not waited for it yet.
+// Returns whether a process is running. A process that has ended is not, even if its parent has not waited for it yet.
 bool IsRunning(pid_t pid);
 
-// Waits until `condition` holds. If the wait takes too long, the test fails with a text that names `awaited`.
+// Waits until `condition` holds. If that takes too long, fails the test with a message that names `awaited`.
 void WaitUntil(const std::function<bool()>& condition, const std::string& awaited);
 
 // Returns {"-np", "<rank_count>", "sh", "-c", script}.
 std::vector<std::string> Shell(int rank_count, const std::string& script);
 
-// Returns a shell command that ends with "; ". The command makes each of `rank_count` ranks wait for all other ranks,
-// for example until all ranks have set their traps. Each call of this function makes a new barrier.
+// Returns a shell command, ending in "; ", that makes each of `rank_count` ranks wait for all others, for example until
+// all of them have set their traps. Each call of this function returns a new barrier.
 std::string AwaitAllRanks(int rank_count);
 
 }  // namespace ronda

@@ -21,8 +21,8 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-// Returns the environment variables with which rondarun finds the monitor of this build, and with which the monitor
-// finds the folder for its token.
+// Returns the environment variables through which rondarun finds this build's monitor, and the monitor finds the folder
+// for its token.
 LauncherRun::Options WithMonitor() {
   const std::string folder = absl::StrCat(::testing::TempDir(), "/run.", getpid());
   std::filesystem::create_directories(folder);
@@ -31,7 +31,7 @@ LauncherRun::Options WithMonitor() {
                           absl::StrCat("XDG_RUNTIME_DIR=", folder)}};
 }
 
-// The ranks print the pid of the monitor, which is a child of their parent, and wait.
+// Each rank prints the pid of the monitor, which is a child of the rank's parent, and waits.
 constexpr char kPrintMonitorAndStay[] =
     "while ! p=$(pgrep -P $PPID -x ronda-monitor); do sleep 0.01; done; echo monitor $p; while :; do sleep 0.02; done";
 

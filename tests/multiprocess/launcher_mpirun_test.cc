@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Tests how rondarun supervises mpirun, which starts the ranks.
+// Tests how rondarun supervises an mpirun that starts the ranks.
 #include <unistd.h>
 
 #include <csignal>
@@ -26,15 +26,15 @@ using ::testing::MatchesRegex;
 using ::testing::Not;
 using ::testing::StartsWith;
 
-// The test's parameter names an MPI, whose mpirun comes first in the launcher's PATH. A script replaces ssh, and runs
-// commands for other hosts on this host.
+// The parameter names an MPI implementation, whose mpirun comes first in the launcher's PATH. A script stands in for
+// ssh, and runs the commands for other hosts on this host.
 class LauncherMpirunTest : public ::testing::TestWithParam<std::string> {
  protected:
   LauncherMpirunTest() : directory_(absl::StrCat(::testing::TempDir(), "/mpirun.", getpid(), ".", GetParam())) {
     std::filesystem::create_directories(directory_);
     WriteScript("mpirun", absl::StrCat("exec /usr/bin/mpirun.", GetParam(), " \"$@\""));
-    // Each host has its own folder for temporary files, as real hosts have. Daemons of Open MPI that start at the same
-    // time and share the folder sometimes wait for ever.
+    // As on real hosts, each host has its own folder for temporary files. Open MPI daemons that start at the same time
+    // and share the folder sometimes hang.
     WriteScript("agent", absl::StrCat("export TMPDIR=", directory_, "/$1; mkdir -p $TMPDIR; shift; exec sh -c \"$*\""));
   }
   void SetUp() override {
@@ -71,9 +71,9 @@ class LauncherMpirunTest : public ::testing::TestWithParam<std::string> {
     return "RANK=${OMPI_COMM_WORLD_RANK:-$PMI_RANK}; " + script;
   }
 
-  // Runs a job of two ranks. Rank 1 runs `script`, which fails, and rank 0 runs `other`. Each rank first waits until
-  // mpirun has passed on the output of both ranks. If the ranks did not wait, MPI might fail on a busy machine to
-  // report the end of a rank that it has only just started. (MPICH's Hydra then fails one of its own assertions.)
+  // Runs a job of two ranks. Rank 1 runs `script`, which fails, and rank 0 runs `other`. Both first wait until mpirun
+  // has forwarded output of both. Otherwise, on a busy machine, MPI might fail to report the end of a rank that it has
+  // only just started. (MPICH's Hydra then fails one of its own assertions.)
   std::unique_ptr<LauncherRun> FailAsRank1(const std::string& script, const std::string& other) const {
     const std::string go = directory_ + "/go";
     auto run = std::make_unique<LauncherRun>(
@@ -121,8 +121,8 @@ TEST_P(LauncherMpirunTest, RanksKnowTheirPlaceBeforeTheyBegin) {
   LauncherRun run({"-np", "2", "--mpi", "sh", "-c", say}, Options());
   EXPECT_EQ(run.Finish(), 0) << run.err();
   EXPECT_THAT(run.SortedOut(), ElementsAre("[0]<stdout>: 0/2 0/2 host=0 1", "[1]<stdout>: 1/2 1/2 host=0 1"));
-  // If hosts have different numbers of ranks, the number of a host cannot be computed from a rank, so the variable with
-  // the number is empty.
+  // If the hosts have different numbers of ranks, the host number cannot be computed from the rank, so its variable is
+  // empty.
   LauncherRun hosts(OnTwoHosts({"sh", "-c", say}), Options());
   EXPECT_EQ(hosts.Finish(), 0) << hosts.err();
   for (const std::string& line : Lines(hosts.out())) {
@@ -141,7 +141,7 @@ TEST_P(LauncherMpirunTest, EveryRankHasItsFiles) {
 TEST_P(LauncherMpirunTest, RankThatWasKilledIsTheLastLine) {
   const auto run = FailAsRank1("echo disk on fire >&2; kill -9 $$", "exec sleep 60");
   EXPECT_EQ(run->Finish(), 128 + SIGKILL);
-  // Hydra reports the host of the failed rank, but not the rank.
+  // Hydra reports the failed rank's host, but not the rank.
   EXPECT_THAT(run->LastLine(), MatchesRegex(IsOpenMpi() ? "rondarun: rank 1 \\(pid [0-9]+, host [^ ]+\\) was killed by "
                                                           "signal 9 \\(SIGKILL\\); last error: \"disk on fire\""
                                                         : "rondarun: a rank \\(host [^ ]+\\) was killed by signal 9 "

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Tests nodes that join and leave. Several processes of rondarun --nnodes MIN:MAX on this machine act as the nodes of
-// one job.
+// Tests nodes that join and leave. The nodes of a job are several processes of rondarun --nnodes MIN:MAX on this
+// machine.
 #include <netinet/in.h>
 #include <sys/socket.h>
 #include <sys/types.h>
@@ -46,7 +46,7 @@ class LauncherNodesTest : public ::testing::Test {
 
   std::string Address() const { return absl::StrCat("127.0.0.1:", port_); }
 
-  // Starts a node with one member, unless the options name another number. The first node leads the job.
+  // Starts a node, with one member unless the options say otherwise. The first node leads the job.
   std::unique_ptr<LauncherRun> Start(const std::string& nodes, const Words& options = {},
                                      const Words& environment = {}) const {
     return Run(nodes, options, {kMember, folder_}, environment);
@@ -85,7 +85,7 @@ class LauncherNodesTest : public ::testing::Test {
     }
   }
 
-  // Returns the processes of all members that have been in an epoch.
+  // Returns the pids of all members that have been in an epoch.
   static std::vector<pid_t> Pids(const LauncherRun& leader) {
     std::vector<pid_t> pids;
     for (const std::string& line : Lines(leader.out())) {
@@ -97,7 +97,7 @@ class LauncherNodesTest : public ::testing::Test {
     for (const pid_t pid : Pids(leader)) WaitUntil([&] { return !IsRunning(pid); }, "the end of a member");
   }
 
-  // Lets all members come to the end of their program. Returns the leader's exit code.
+  // Tells all members to finish their program. Returns the leader's exit code.
   int Finish(LauncherRun* leader) const {
     std::ofstream(folder_ + "/finish") << "";
     return leader->Finish();
@@ -120,7 +120,7 @@ TEST_F(LauncherNodesTest, ANodeJoinsTheRunningJob) {
                                  EndsWith("rondarun: the job has ended well\n")));
 }
 
-// -- Nodes that get their numbers by arrival --
+// -- Nodes that are numbered in the order of arrival --
 
 constexpr char kSayPlace[] = "echo $RANK/$WORLD_SIZE node $GROUP_RANK at $RONDA_MASTER_ADDR:$RONDA_MASTER_PORT";
 
@@ -129,7 +129,7 @@ TEST_F(LauncherNodesTest, NodesGetTheirNumbersInTheOrderOfTheirComing) {
   const Words say = {"sh", "-c", kSayPlace};
   const auto first = Run("3", two_ranks, say);
   first->WaitForErr(absl::StrCat("rondarun: leads the job; nodes join it at ", Address()));
-  // If a node leaves before all nodes have joined, another node gets its number.
+  // If a node leaves before all nodes have joined, its number is free for another node.
   const auto gone = Run("3", two_ranks, say);
   first->WaitForErr(" has come, with 2 slots");
   gone->Signal(SIGKILL);

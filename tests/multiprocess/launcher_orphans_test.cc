@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Tests that processes that ranks have started end together with the ranks, even if they have their own sessions.
+// Tests that processes started by ranks end together with the ranks, even if they have their own sessions.
 #include <unistd.h>
 
 #include <csignal>
@@ -16,9 +16,8 @@
 namespace ronda {
 namespace {
 
-// A process with its own session. Ranks start the process with the command `eval "$DAEMON"`, which waits until the
-// process runs. The process writes its pid to a file, because a line of output would be lost if the launcher were
-// killed before it has forwarded the line.
+// A process with its own session. Ranks start it with `eval "$DAEMON"`, which waits until the process runs. It writes
+// its pid to a file, because a line of output would be lost if the launcher were killed before forwarding it.
 class Daemon {
  public:
   explicit Daemon(const std::string& name)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Tests how rondarun passes on the output of its ranks.
+// Tests how rondarun forwards the output of its ranks.
 #include <unistd.h>
 
 #include <csignal>
@@ -55,7 +55,7 @@ TEST(LauncherOutputTest, ManyLinesOfManyRanksComeOutWholeAndInOrder) {
 }
 
 TEST(LauncherOutputTest, OverlongLinesAreCut) {
-  // The line has 150,000 bytes. The launcher prints the line as two pieces of 64 KiB and the rest.
+  // A line of 150,000 bytes, which the launcher prints as two pieces of 64 KiB and the rest.
   LauncherRun run(Shell(1, "head -c 150000 /dev/zero | tr '\\0' x; echo; echo next"));
   EXPECT_EQ(run.Finish(), 0);
   const Words lines = Lines(run.out());
@@ -107,7 +107,7 @@ TEST(LauncherOutputTest, ProgressCollapsesToItsLastStateInAPipe) {
 }
 
 TEST(LauncherOutputTest, ProgressIsRedrawnInPlaceOnATerminal) {
-  // After "10%" and after "20%", the script waits until the test has seen this output.
+  // After "10%" and "20%", the script waits until the test has seen that output.
   const std::string go = absl::StrCat(::testing::TempDir(), "/go.", getpid(), ".");
   LauncherRun run(Shell(1, absl::StrCat("wait_for() { while [ ! -e ", go, "$1 ]; do sleep 0.01; done; }; ",
                                         "printf '\\r10%%'; wait_for 1; echo note >&2; printf '\\r20%%'; wait_for 2; "
@@ -149,7 +149,7 @@ TEST(LauncherOutputTest, ReaderThatDoesNotReadCannotKeepTheLauncherFromEnding) {
   run.StopReadingOut();
   run.Signal(SIGINT);
   run.WaitForErr("rondarun: the job was ended: received SIGINT\n");
-  // The launcher still waits for the reader of its output. A second interrupt ends the launcher's wait.
+  // The launcher is still waiting for the reader of its output, until a second interrupt.
   run.Signal(SIGINT);
   EXPECT_EQ(run.Finish(), 128 + SIGINT);
 }
@@ -170,7 +170,7 @@ TEST(LauncherOutputTest, OutputOfARankThatIsKilledIsNotLost) {
 }
 
 TEST(LauncherOutputTest, ProcessThatHoldsTheOutputOpenDoesNotKeepTheLauncher) {
-  // The script starts a process that leaves the rank's process group and session, and keeps both output pipes open.
+  // Starts a process that leaves the rank's process group and session, but keeps both output pipes open.
   LauncherRun run(Shell(1, "setsid sleep 1000 & echo escaped=$!; exit 0"));
   run.WaitForOut("escaped=");
   EXPECT_EQ(run.Finish(), 0);
@@ -182,7 +182,7 @@ TEST(LauncherOutputTest, HiddenStreamIsOnlyInTheFiles) {
   LauncherRun run({"-r", "2", "--log-dir", directory, "-np", "1", "sh", "-c", "echo shown; echo hidden >&2; exit 3"});
   EXPECT_EQ(run.Finish(), 3);
   EXPECT_EQ(run.out(), "[0]<stdout>: shown\n");
-  // The launcher's report still contains the last error, although the stream is hidden.
+  // The launcher reports the last error although the stream is hidden.
   EXPECT_THAT(run.err(), MatchesRegex("rondarun: rank 0 .* exited with code 3; last error: \"hidden\"\n"));
   EXPECT_EQ(ReadFile(directory + "/rank.0/stderr").value_or(""), "hidden\n");
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Tests how rondarun forwards signals, and that no process and no shared memory is left when rondarun itself is killed.
+// Tests how rondarun forwards signals, and that no process or shared memory remains when rondarun itself is killed.
 #include <unistd.h>
 
 #include <csignal>
@@ -75,7 +75,7 @@ TEST(LauncherSignalTest, FailureBeforeTheSignalDecides) {
 }
 
 TEST(LauncherSignalTest, SignalsIgnoredFromTheStartStayIgnored) {
-  // The launcher is started with SIGHUP ignored, as by nohup.
+  // The launcher starts with SIGHUP ignored, as under nohup.
   const std::string flag = absl::StrCat(::testing::TempDir(), "/go.", getpid());
   LauncherRun run(Shell(1, absl::StrCat("echo ready; while [ ! -e ", flag, " ]; do sleep 0.01; done; echo finished")),
                   {.in_child = [] { signal(SIGHUP, SIG_IGN); }});
@@ -86,8 +86,8 @@ TEST(LauncherSignalTest, SignalsIgnoredFromTheStartStayIgnored) {
   EXPECT_EQ(run.out(), "[0]<stdout>: ready\n[0]<stdout>: finished\n");
 }
 
-// Returns the bits of the standard signals that a process's status lists after `label`. Signals above 31 are left out,
-// because language runtimes and sanitizers use them internally.
+// Returns the bits of the standard signals after `label` in a process's status. Leaves out signals above 31, which
+// language runtimes and sanitizers use internally.
 uint64_t StandardSignals(const std::string& status, const std::string& label) {
   const size_t at = status.find(label);
   EXPECT_NE(at, std::string::npos) << label << " in " << status;
@@ -128,8 +128,8 @@ TEST(LauncherSignalTest, ProcessesEndWithAKilledLauncher) {
 }
 
 TEST(LauncherSignalTest, GuardEndsWithTheLauncher) {
-  // The guard is a child of the launcher, like rank 0. The guard sets its own process name, so it may get the name a
-  // moment after its start.
+  // The guard is a child of the launcher, like rank 0. It sets its own process name, so it may have the name only a
+  // moment after it starts.
   LauncherRun run(Shell(1,
                         "until [ \"$guard\" ]; do for p in $(cat /proc/$PPID/task/$PPID/children); do "
                         "[ $(cat /proc/$p/comm) != rondarun-guard ] || guard=$p; done; done; echo guard=$guard"));

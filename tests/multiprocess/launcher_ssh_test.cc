@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Tests how agents on other hosts start ranks for rondarun. All hosts are this host under other names. A script
-// replaces ssh, and runs the command on this host.
+// Tests how rondarun starts ranks through agents on other hosts. All hosts are this host under other names, and a
+// script that stands in for ssh runs the commands here.
 #include <csignal>
 #include <filesystem>
 #include <fstream>
@@ -90,7 +90,7 @@ TEST_F(LauncherSshTest, FailureIsNamedWithItsHost) {
   EXPECT_THAT(run.err(), HasSubstr("a rank has failed; telling ranks 0, 1 to end (SIGTERM)"));
 }
 
-// The script that replaces ssh waits for each host until it has been called for all other hosts.
+// Each call of the script that stands in for ssh waits until the script has been called for all hosts.
 TEST_F(LauncherSshTest, AgentsOfManyHostsAreStartedAtTheSameTime) {
   constexpr int kHosts = 64;
   const std::string called = agent_ + ".called";

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Tests what rondarun --summary prints about a job while the job runs, and after the job's end.
+// Tests what rondarun --summary prints while a job runs, and at its end.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -36,7 +36,7 @@ void Step() {
   allreduce(tensor("gradient", &value), {Op::Sum});
 }
 
-// The ranks run for a second, so rondarun reads their statistics a few times.
+// Runs for a second, so that rondarun reads the ranks' statistics several times.
 void StepsForASecond() {
   init();
   for (int i = 0; i < 100; ++i) {
@@ -59,8 +59,7 @@ TEST(LauncherSummaryTest, SaysWhatTheJobHasCost) {
                     HasSubstr("rondarun:   bytes           400 B of a rank's tensors, 400 B as they travelled\n")));
 }
 
-// Each of the two rondarun processes knows only its own ranks. The ranks of all nodes agree on the job's name without
-// rondarun.
+// Each of the two rondarun processes knows only its own ranks. The ranks agree on the job's name by themselves.
 TEST(LauncherSummaryTest, NodeKnowsItsOwnRanks) {
   const std::string port = testing::FreePort();
   const auto words = [&](const std::string& node) {
@@ -80,7 +79,7 @@ TEST(LauncherSummaryTest, NodeKnowsItsOwnRanks) {
   }
 }
 
-// The ranks do not sleep, so they end before rondarun has found them.
+// Does not sleep, so that the ranks end before rondarun has found them.
 void TwentySteps() {
   init();
   for (int i = 0; i < 20; ++i) Step();

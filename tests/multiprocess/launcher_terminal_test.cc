@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Tests rondarun as a job of a shell on a terminal. Tests the keys that stop rondarun, and a rank that asks questions.
+// Tests rondarun as a shell job on a terminal: the keys that stop it, and a rank that asks questions.
 #include <poll.h>
 #include <pty.h>
 #include <sys/wait.h>
@@ -25,8 +25,7 @@ namespace {
 constexpr char kStopKey[] = "\x1a";
 constexpr char kInterruptKey[] = "\x03";
 
-// A shell with job control on a terminal. A ShellOnATerminal acts as the user: it reads what the terminal shows, and
-// types.
+// A shell with job control on a terminal. This class acts as the user, who reads what the terminal shows, and types.
 class ShellOnATerminal {
  public:
   ShellOnATerminal() {
@@ -53,7 +52,7 @@ class ShellOnATerminal {
     WaitUntil([this] { return tcgetpgrp(ours_) != pid_; }, "a job in the foreground");
   }
 
-  // Types `keys` again and again until the terminal shows `text`.
+  // Types `keys` repeatedly until the terminal shows `text`.
   void TypeUntil(const std::string& keys, const std::string& text) {
     WaitUntil(
         [&] {
@@ -63,21 +62,21 @@ class ShellOnATerminal {
         text);
   }
 
-  // Waits until the terminal shows `text`, after the text for which the previous call has waited.
+  // Waits until the terminal shows `text` after the text that the previous call waited for.
   void WaitFor(const std::string& text) {
     WaitUntil([&] { return Read() && absl::StrContains(shown_, text); }, absl::StrCat(text, " behind:\n", shown_));
     const size_t at = shown_.find(text);
     if (at != std::string::npos) shown_.erase(0, at + text.size());
   }
 
-  // Waits until `enough` accepts all text that is shown so far, and returns this text.
+  // Waits until `enough` accepts the text that the terminal has shown since the previous call, and returns this text.
   std::string TakeWhen(const std::function<bool(const std::string& shown)>& enough) {
     WaitUntil([&] { return Read() && enough(shown_); }, absl::StrCat("more than:\n", shown_));
     return std::exchange(shown_, {});
   }
 
  private:
-  // Reads the text that is there now, without waiting.
+  // Reads the available text without waiting.
   bool Read() {
     pollfd request = {.fd = ours_, .events = POLLIN, .revents = 0};
     char buffer[4096];
@@ -94,14 +93,14 @@ class ShellOnATerminal {
   std::string shown_;
 };
 
-// Returns the letter in /proc for the state of a process. T means stopped.
+// Returns the letter for the state of a process in /proc. T means stopped.
 char StateOf(pid_t pid) {
   const std::string stat = ReadFile(absl::StrCat("/proc/", pid, "/stat")).value_or("");
   const size_t name_end = stat.rfind(") ");
   return name_end == std::string::npos ? '?' : stat[name_end + 2];
 }
 
-// The pids of the two ranks, from the lines "pid=4711." that they have printed.
+// The pids of the two ranks, from lines such as "pid=4711." that they print.
 struct Pids {
   pid_t first = 0;
   pid_t second = 0;
@@ -111,8 +110,7 @@ struct Pids {
   bool GoOn() const { return StateOf(first) != 'T' && StateOf(second) != 'T'; }
 };
 
-// Waits for the lines with the pids of both ranks, and for the text `also`. The lines and the text may come in any
-// order.
+// Waits for the lines with the pids of both ranks, and for the text `also`, in any order.
 Pids WaitForPids(ShellOnATerminal* shell, const std::string& also = "") {
   const std::string ranks[] = {"[0]<stdout>: pid=", "[1]<stdout>: pid="};
   const std::string shown = shell->TakeWhen([&](const std::string& text) {
@@ -128,7 +126,7 @@ Pids WaitForPids(ShellOnATerminal* shell, const std::string& also = "") {
 
 const char kLauncher[] = "programs/rondarun/rondarun";
 
-// The ranks in these tests start no child processes. A shell that has just started a child waits for the child in a
+// The ranks in these tests start no child processes, because a shell that has just started a child waits for it in a
 // state that does not count as stopped.
 class StopKeyTest : public ::testing::TestWithParam<std::string> {};
 
@@ -152,13 +150,12 @@ TEST_P(StopKeyTest, StopsAllRanksAndFgLetsThemGoOn) {
 // The ranks are children of rondarun, children of an agent, or members of an elastic job.
 INSTANTIATE_TEST_SUITE_P(All, StopKeyTest, ::testing::Values("", " --launcher ssh", " --min-np 1"));
 
-// Rank 0 or member 0 asks two questions. At the second question, the asking process already has the terminal.
+// Rank 0 or member 0 asks two questions. When it asks the second one, it already has the terminal.
 constexpr char kQuestions[] =
     "printf \"pid=%s.\\n\" $$; if [ $LOCAL_RANK = 0 ]; then printf \"name? \"; read name; echo hello $name; "
     "printf \"more? \"; read more; echo got $more; fi";
 
-// The options of a job, and the last line that rondarun prints if the interrupt key is pressed while rank 0 has the
-// terminal.
+// The options of a job, and rondarun's last line after the interrupt key was pressed while rank 0 had the terminal.
 struct Asking {
   std::string options;
   std::string interrupted;
@@ -194,8 +191,7 @@ TEST_P(LauncherTerminalTest, StopKeyAndFgWhileRankZeroHasTheTerminal) {
   shell.Type("ada\r");
   shell.WaitFor("[0]<stdout>: hello ada\r\n");
   shell.WaitFor("more? ");
-  // A job in the background stops when it reads from the terminal. The shell reports the stopped job at one of its next
-  // prompts.
+  // A background job stops when it reads from the terminal. The shell reports that at one of its next prompts.
   shell.Type(kStopKey);
   shell.WaitFor("Stopped");
   shell.Type("bg\r");
@@ -204,7 +200,7 @@ TEST_P(LauncherTerminalTest, StopKeyAndFgWhileRankZeroHasTheTerminal) {
   shell.WaitFor("rondarun");
   shell.Type("no\r");
   shell.WaitFor("[0]<stdout>: got no\r\n");
-  // The key reaches only rank 0. When rank 0 ends, the job ends.
+  // The key interrupts only rank 0, but the job ends when rank 0 ends.
   shell.Type(kInterruptKey);
   shell.WaitFor(GetParam().interrupted);
 }
@@ -228,7 +224,7 @@ INSTANTIATE_TEST_SUITE_P(All, LauncherTerminalTest,
                                            Asking{.options = " --min-np 1",
                                                   .interrupted = "rondarun: the job was ended: received SIGINT"}));
 
-// Member 0 has had the terminal before. After that, the launcher gets a SIGINT that does not come from the terminal.
+// Member 0 has had the terminal before the launcher gets a SIGINT that does not come from the terminal.
 TEST(LauncherTerminalOfMembersTest, SigintToTheLauncherLeavesTheMembersTimeToSave) {
   ShellOnATerminal shell;
   shell.Type(absl::StrCat(kLauncher,

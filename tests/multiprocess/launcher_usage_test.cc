@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Tests how rondarun reacts to its command line, and which environment its ranks get.
+// Tests how rondarun reacts to its command line, and what environment its ranks get.
 #include <unistd.h>
 
 #include <csignal>
@@ -84,7 +84,7 @@ TEST(LauncherUsageTest, MissingCommandIsReportedOnce) {
 
 class CommandFileTest : public ::testing::Test {
  protected:
-  // Sets a PATH without the current folder, because the usual PATH of tests contains the current folder.
+  // Returns a PATH without the current folder, which the PATH of tests contains.
   static LauncherRun::Options UsualPath() { return {.environment = {"PATH=/usr/bin:/bin"}}; }
 
   std::string Make(const std::string& content, int mode, const std::string& name = "command") {
@@ -102,7 +102,7 @@ TEST_F(CommandFileTest, FileThatIsNotExecutableIsReportedOnce) {
   EXPECT_EQ(run.err(), "rondarun: command is not executable: " + path + "; make it so: chmod +x " + path + "\n");
 }
 
-// The error shows the right command in one line, so that a user can copy it.
+// The error shows the right command on one line, for the user to copy.
 TEST_F(CommandFileTest, ScriptOfPythonThatIsNoCommandIsGivenAnInterpreter) {
   const std::string path = Make("print('hello')\n", 0644, "train.py");
   LauncherRun not_executable({"-np", "2", path, "--lr", "0.1 0.2"});
@@ -231,8 +231,7 @@ TEST(LauncherUsageTest, BoundRanksRunOnCoresOfTheirOwn) {
   EXPECT_EQ(free.Finish(), 0);
   const int all = NumberAfter(free.out(), "cpus=");
   EXPECT_GE(NumberAfter(bound.out(), "cpus="), 1);
-  // If the machine has at most two CPUs, they may be the two threads of its only core. A rank that is bound to the only
-  // core may use all CPUs.
+  // One or two CPUs may be the threads of a single core, so that a rank bound to this core can use all CPUs.
   if (all > 2) {
     EXPECT_LT(NumberAfter(bound.out(), "cpus="), all);
   }
@@ -318,7 +317,7 @@ TEST(LauncherUsageTest, DefaultsAreToldOnceAndNotWithEachRestart) {
   EXPECT_EQ(run.err().find(note), run.err().rfind(note));
 }
 
-// rondarun sets PYTHONUNBUFFERED, because Python would otherwise buffer its output to a pipe.
+// rondarun sets PYTHONUNBUFFERED, because Python otherwise buffers output to a pipe.
 TEST(LauncherUsageTest, LastPrintOfAPythonRankThatIsKilledIsShown) {
   LauncherRun run({"-np", "1", "/usr/bin/python3", "-c",
                    "import os, signal; print('last print'); os.kill(os.getpid(), signal.SIGKILL)"},

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Tests jobs that use the fake GPUs through Ronda's real plugin. The plugin calls replacements of CUDA's libraries.
+// Tests jobs that use the fake GPUs through Ronda's real plugin, which calls stand-ins for CUDA's libraries.
 #include <filesystem>
 #include <string>
 #include <vector>
@@ -43,8 +43,8 @@ TEST(PluginRanksTest, PartsOfAGpuGoOverAnNcclThatTellsThemApart) {
   ExpectThreeRanksOver("nccl", {"FAKE_CUDA_DEVICES=3", "FAKE_CUDA_PARTS=3", "FAKE_NCCL_VERSION=23007"});
 }
 
-// With FAKE_CUDA_STRICT=1, freeing memory and the first launch of a kernel wait for the device. With
-// FAKE_CUDA_STRICT=2, allocating memory also waits for the device.
+// With FAKE_CUDA_STRICT=1, freeing memory and launching kernels that are not loaded wait for the device. With
+// FAKE_CUDA_STRICT=2, allocating memory waits, too.
 TEST(PluginRanksTest, DevicesMayWaitWhereCudaMay) {
   ExpectThreeRanksOver("nccl", {"FAKE_CUDA_DEVICES=3", "FAKE_CUDA_STRICT=1"});
   ExpectThreeRanksOver("staged", {"FAKE_CUDA_DEVICES=1", "FAKE_CUDA_STRICT=2"});

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Has the programs of ranks in this folder's tests. A test runs the programs in further processes of its own binary.
+// The rank programs of this folder's tests. A test runs them in child processes of the same binary.
 #ifndef RONDA_TESTS_MULTIPROCESS_RANK_PROGRAMS_H_
 #define RONDA_TESTS_MULTIPROCESS_RANK_PROGRAMS_H_
 

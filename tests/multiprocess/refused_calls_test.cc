@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// In each job, the system refuses a call to the launcher and its ranks, as security profiles of containers do. The job
-// must still work, or end soon with an error that names the call.
+// Tests jobs in which the kernel refuses a system call of the launcher and its ranks, as containers' security profiles
+// do. The job must still work, or soon end with an error that names the call.
 #include <sys/syscall.h>
 
 #include <cerrno>
@@ -23,12 +23,11 @@ using ::testing::HasSubstr;
 struct Call {
   std::string name;
   long number;
-  // A part of rondarun's last line; empty if the job works.
+  // A part of rondarun's last line, or "" if the job works.
   std::string says;
-  // The expected part of the last line, like `says`, in a job that shows a table of the ranks at work and binds each
-  // rank to a core.
+  // Like `says`, for a job that shows a table of the running ranks, and binds each rank to a core.
   std::string says_with_cores;
-  // The expected part of the last line, like `says`, in a job over TCP.
+  // Like `says`, for a job over TCP.
   std::string says_over_tcp = says;
 };
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// A library for LD_PRELOAD that shifts the calendar's clock. The file that SHIFTED_CLOCK names has the seconds of the
-// shift, and may change at any time. The library shifts no other clock.
+// A library for LD_PRELOAD that shifts the calendar clock, and no other clock. The file that SHIFTED_CLOCK names has
+// the number of seconds, and may change at any time.
 #include <fcntl.h>
 #include <sys/syscall.h>
 #include <sys/time.h>

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The main program of tests of the launcher in unusual surroundings. If it has arguments, the program is a rank of a
-// job:
+// The main program of tests of the launcher in unusual environments. With arguments, it is a rank of a job:
 //
 //   launcher_surroundings_test rank                  prints the job's name and a sum, after 200 steps
 //   launcher_surroundings_test checkpoints FOLDER    resumes, saves three checkpoints, resumes, and prints the results
@@ -47,10 +46,11 @@ class SavesCheckpoints {
   }
 
  private:
-  // The number of elements in the state. The state is larger than a file's buffer, so it is written in several calls.
+  // The number of elements in the state, which is so large that it does not fit into a file buffer and takes several
+  // writes.
   static constexpr std::size_t kElements = 3000;
 
-  // Resumes from the newest checkpoint, and returns its step. If the resume fails, the ranks try once more.
+  // Resumes from the newest checkpoint, and returns its step. If that fails, tries once more.
   std::int64_t Resume() {
     std::vector<float> state(kElements, -1);
     const std::vector<ronda::Tensor> tensors = {ronda::tensor("state", state)};

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Tests timelines of jobs whose ranks are processes. The environment or the program begins a timeline, and a kill may
-// end it.
+// Tests timelines of jobs whose ranks are processes: timelines that the environment or the program begins, and
+// timelines of killed ranks.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -51,8 +51,8 @@ std::vector<TraceEvent> Read(const std::string& name, int rank) {
   return events.value_or(std::vector<TraceEvent>());
 }
 
-// Reads the timeline of a rank that was killed. If the kernel was copying events when the rank was killed, the file may
-// end in the middle of an event.
+// Reads the timeline of a killed rank. The file may end in the middle of an event, if the rank was killed while the
+// kernel was copying events.
 std::vector<TraceEvent> ReadOfKilled(const std::string& name, int rank) {
   if (auto events = ReadTraceFile(FileOf(name, rank)); events.has_value()) return *std::move(events);
   const std::string text = ReadFile(FileOf(name, rank)).value_or("");
@@ -73,7 +73,7 @@ void Trains() {
   shutdown();
 }
 
-// Rank 1 is killed at a random moment of the thread that writes the timeline.
+// Rank 1 is killed after a given number of steps, wherever the thread that writes the timeline then is.
 void Dies() {
   init();
   const int steps = std::atoi(std::getenv("STEPS"));
@@ -123,7 +123,7 @@ TEST(Timeline, RanksOfAHostHaveTheSameTime) {
   ExpectRankProgramSucceeds("trains", 2, {.env = {{"RONDA_TIMELINE", Path("clocks.json")}}});
   const auto first = Named(Read("clocks", 0), "gradient"), second = Named(Read("clocks", 1), "gradient");
   ASSERT_EQ(first.size(), second.size());
-  // No rank gets the result of an operation before all ranks have begun the operation.
+  // No rank completes an operation before all ranks have begun it.
   for (size_t i = 0; i < first.size(); ++i) {
     EXPECT_LE(first[i].ts, second[i].end());
     EXPECT_LE(second[i].ts, first[i].end());

@@ -16,7 +16,7 @@ namespace {
 
 constexpr int kSynced = -1;  // replaces a descriptor
 
-// Uses system calls, because failing_calls.cc replaces the C library's functions.
+// Makes the system call directly, because failing_calls.cc replaces the C library's functions.
 bool IsSameFile(int a, int b) {
   struct stat of_a, of_b;
   const auto look = [](int fd, struct stat* info) { return syscall(SYS_fstat, fd, info) == 0; };

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Records the changes to files that a process has made and has not yet synced to the disk.
+// Records the file changes that a process has made but not yet synced to disk.
 #ifndef RONDA_TESTS_MULTIPROCESS_UNSYNCED_FILES_H_
 #define RONDA_TESTS_MULTIPROCESS_UNSYNCED_FILES_H_
 
@@ -10,17 +10,16 @@
 
 namespace ronda {
 
-// Returns the path of the file that `fd` has opened, or "" if there is none. Does not change errno.
+// Returns the path of the file that `fd` refers to, or "" if there is none. Does not change errno.
 std::string PathOf(int fd);
 
-// Simulates the worst that a file system can do in a power failure. Files that were not synced lose their bytes.
-// Folders that were not synced lose the names of new and renamed files and folders. The removal of a file takes effect
-// at once, even without a sync.
+// Simulates the worst that a file system can do in a power failure. Unsynced files lose their content. Unsynced folders
+// lose the names of new and renamed entries. Removing a file takes effect at once, even without a sync.
 //
 // Thread-compatible. The owner must report each change, with absolute paths.
 class UnsyncedFiles {
  public:
-  // Moves a file whose name is lost to the path `lost`, which must be on the same file system.
+  // A file that loses its name is moved to the path `lost`, which must be on the same file system.
   explicit UnsyncedFiles(std::string lost) : lost_(std::move(lost)) {}
 
   void Opened(int fd);  // for writing

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Simulates the agent of a host in a simulated job.
+// Simulates the agent of a host of a simulated job.
 #ifndef RONDA_TESTS_SIMULATION_AGENT_H_
 #define RONDA_TESTS_SIMULATION_AGENT_H_
 
@@ -19,16 +19,15 @@
 
 namespace ronda::simulation {
 
-// An Agent supervises the members of its host, as the production agent does. The agent's messages and reports, the
-// members, and the claim to be the only agent of the host are production code. Only the event loop, VirtualSupervisor,
-// is not production code.
+// Supervises the members on its host, as the production agent does. The agent's messages and reports, the members, and
+// the check that the host has only one agent are production code. Only the event loop, VirtualSupervisor, is not.
 class Agent {
  public:
   struct Options {
     std::string host;
     // Makes the supervised part of a member, as MemberProcesses::MakeMember does.
     MemberProcesses::MakeMember make_member;
-    // This function is called when this process becomes the only agent of the host.
+    // Called when this process becomes the only agent of the host.
     std::function<void()> on_only_one;
   };
   Agent(Options options, VirtualProcesses::Descriptors descriptors);
@@ -37,9 +36,9 @@ class Agent {
   int Run();
 
  private:
-  // Reads the launcher's next messages. Returns false if no more messages can come.
+  // Reads the launcher's next messages. Returns false if there can be no more.
   bool ReadMore();
-  // Waits until the launcher orders the agent to begin. Returns false if the agent has nothing to do any more.
+  // Waits until the launcher tells the agent to begin. Returns false if the agent has nothing left to do.
   bool AwaitOrder();
   absl::Status Become();
   void Obey();
@@ -51,7 +50,7 @@ class Agent {
   AgentReport report_;
   VirtualSupervisor supervisor_;
   AgentMessageReader reader_{AgentMessageReader::Stream::kMessages};
-  std::vector<AgentMessage> messages_;  // messages that have arrived and are not carried out yet
+  std::vector<AgentMessage> messages_;  // messages that have arrived and are still to be handled
   std::string job_id_;
   AgentPart::SignsOfLife signs_;
   bool is_ordered_ = false;

@@ -22,28 +22,28 @@ namespace {
 
 constexpr int kMostRanks = 9;
 constexpr int kMostFaults = 2;
-// The longest times until a fault. kUsualTime is for a job whose ranks connect at once. kLongTime is for a job in which
-// a rank has to call another rank twice.
+// The longest times until a fault: kUsualTime for a job whose ranks connect at once, and kLongTime for a job in which a
+// rank must try twice to connect to another.
 constexpr absl::Duration kUsualTime = absl::Milliseconds(50);
 constexpr absl::Duration kLongTime = absl::Milliseconds(400);
 // Heartbeats are so rare that none is sent in a scenario.
 constexpr absl::Duration kHeartbeat = absl::Hours(10);
 constexpr absl::Duration kStartTimeout = absl::Hours(1);
-// The longest wait of a rank for the connections to its neighbours.
+// The longest time that a rank waits for the connections to its neighbours.
 constexpr absl::Duration kMeshTimeout = absl::Seconds(30);
 constexpr int kFirstPort = 1000;
 constexpr absl::Duration kLongestWait = absl::Hours(1);
-// The longest time from the last fault to the end of the last rank. A control plane that shuts down waits some seconds
-// for the other ranks.
+// The longest time from the last fault to the end of the last rank, which includes the seconds that a control plane
+// waits for the other ranks when it shuts down.
 constexpr absl::Duration kTimeToEnd = absl::Seconds(30);
-// After the last fault, every rank must know the failure within the sum of kTimeToHear, kLatenciesToHear latencies per
-// rank, and a computation. If the ranks are still connecting, kMeshTimeout is added.
+// After the last fault, every rank must know the failure within kTimeToHear plus kLatenciesToHear latencies per rank
+// plus one computation, plus kMeshTimeout if the ranks are still connecting.
 constexpr absl::Duration kTimeToHear = absl::Milliseconds(200);
 constexpr int kLatenciesToHear = 100;
 
 constexpr char kFailedByRank[] = "the rank has failed by itself";
 
-// Some messages fit into the header of a frame, some do not, and a few need many reads.
+// Returns a message. Some fit into the header of a frame, some do not, and some take many reads.
 std::string Payload(absl::string_view kind, uint64_t seed, int64_t round) {
   std::mt19937_64 random(seed * 1000003 + static_cast<uint64_t>(round));
   constexpr size_t kSizes[] = {40, 256, 2000, 20000};
@@ -55,7 +55,7 @@ std::string Payload(absl::string_view kind, uint64_t seed, int64_t round) {
   return payload;
 }
 
-// In even rounds all ranks send equal reports, which may travel as one message.
+// In even rounds all ranks send the same report, which may travel as one message.
 std::string ReportOf(uint64_t seed, RankId rank, int64_t round) {
   return Payload(round % 2 == 0 ? "report" : absl::StrCat("report of rank ", rank), seed, round);
 }
@@ -122,7 +122,7 @@ class ControlRank {
     return absl::OkStatus();
   }
 
-  // Returns CANCELLED if the rank leaves early, or the failure of the job.
+  // Returns CANCELLED if the rank leaves early, and otherwise the failure of the job, if any.
   absl::Status Work() {
     for (int64_t round = 0; round < job_.scenario().rounds; ++round) {
       Compute();
@@ -155,7 +155,7 @@ class ControlRank {
     return status;
   }
 
-  // Checks the messages that have arrived.
+  // Receives and checks messages.
   absl::Status Hear() {
     const uint64_t seed = job_.scenario().seed;
     RONDA_ASSIGN_OR_RETURN(const ControlPlane::Inbox inbox, plane_->Receive());
@@ -192,7 +192,7 @@ class ControlRank {
   std::unique_ptr<ControlPlane> plane_;
   int64_t heard_ = 0;             // broadcasts
   int64_t answered_ = 0;          // rounds, by rank 0
-  std::vector<int64_t> reports_;  // that rank 0 has got, by rank
+  std::vector<int64_t> reports_;  // that rank 0 has received, by rank
 };
 
 }  // namespace
@@ -206,8 +206,8 @@ ControlScenario MakeControlScenario(uint64_t seed) {
   scenario.compute = absl::Microseconds(10 << up_to(7));
   scenario.latency = absl::Microseconds(5 << up_to(8));
   scenario.tick = absl::Microseconds(1 << up_to(4));
-  // In half of the jobs one rank starts late, so its neighbours call it several times. The faults come before or after
-  // the late start.
+  // In half of the jobs one rank starts late, so that its neighbours must try several times to connect. The faults come
+  // before or after the late start.
   scenario.late = up_to(scenario.tree.size - 1);
   if (up_to(1) == 0) scenario.delay = absl::Milliseconds(2 << up_to(13));
   const absl::Duration first = up_to(1) == 0 ? scenario.delay : absl::ZeroDuration();
@@ -307,7 +307,7 @@ std::optional<ControlFault::Kind> ControlJob::TakeOrder(RankId rank) {
   return std::exchange(order, std::nullopt);
 }
 
-// A thread of a killed process that holds a lock continues for a while, but has lost its sockets.
+// Ignores killed ranks: a thread that held a lock when its process was killed runs on for a while, without its sockets.
 void ControlJob::RecordFailure(RankId rank, Phase phase, const absl::Status& failure) {
   Rank& failed = ranks_[static_cast<size_t>(rank)];
   if (!IsAlive(failed)) return;
@@ -351,8 +351,8 @@ void ControlJob::AwaitEnds() {
   }
 }
 
-// A rank must have the same failure as its parent, unless one of them was killed, the connection between them has
-// broken, or two faults came before they were connected.
+// A rank must have the same failure as its parent, unless one of them was killed, their connection has broken, or there
+// were two faults before they were connected.
 void ControlJob::CheckAgreement() const {
   for (RankId child = 1; child < scenario_.tree.size; ++child) {
     const RankId parent = scenario_.tree.Parent(child);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Simulates the control plane of a job over TCP in a virtual world, with ranks, faults, and promises that must hold.
+// Simulates the control plane of a job over TCP in a virtual world: its ranks, faults, and the guarantees that must
+// hold.
 #ifndef RONDA_TESTS_SIMULATION_CONTROL_JOB_H_
 #define RONDA_TESTS_SIMULATION_CONTROL_JOB_H_
 
@@ -83,16 +84,16 @@ inline constexpr ControlCountName kControlCountNames[] = {
 };
 inline constexpr const char* kControlFaultNames[ControlFault::kKinds] = {"reset", "kill", "leave early", "fail"};
 
-// A job whose ranks send reports to rank 0. Rank 0 answers each round with a broadcast, as in a negotiation. Each rank
-// is a process with the production control plane (MessageControlPlane) and TCP messages (TcpMessages), over sockets of
-// the world, which the production code connects (ConnectTcpPartners). The ranks send no heartbeats, so failures that
-// only a heartbeat would reveal stay unknown.
+// A job whose ranks send reports to rank 0, which answers each round with a broadcast, as in a negotiation. Each rank
+// is a process with the production control plane (MessageControlPlane) and TCP messages (TcpMessages), over simulated
+// sockets that production code connects (ConnectTcpPartners). The ranks send no heartbeats, so failures that only
+// heartbeats reveal go unnoticed.
 //
-// Checks the promises of the control plane. Every message arrives whole, once and in order. Departures in any order
-// cause no failure. After a fault every rank knows the failure in time, and all ranks that are still connected have the
-// same failure. All ranks end. At the first violation, `violate` ends the operating system's process.
+// Checks the guarantees of the control plane: Every message arrives whole, once and in order. Departures in any order
+// cause no failure. After a fault, every rank learns of the failure in time, and all ranks that are still connected
+// have the same failure. All ranks end. At the first violation, `violate` ends the real process.
 //
-// Only virtual threads use a ControlJob.
+// Only virtual threads may use a ControlJob.
 class ControlJob {
  public:
   ControlJob(const ControlScenario& scenario, ControlCounts* counts,
@@ -106,11 +107,11 @@ class ControlJob {
   // Called by ranks. Violate() does not return.
   [[noreturn]] void Violate(const std::string& what) const;
   ControlCounts& counts() { return counts_; }
-  // Returns the fault that the rank must now carry out, if any. The rank leaves early, or fails the job.
+  // Returns the fault that the rank must now cause, if any: to leave early, or to fail the job.
   std::optional<ControlFault::Kind> TakeOrder(RankId rank);
   enum class Phase { kStart, kWork };
   void RecordFailure(RankId rank, Phase phase, const absl::Status& failure);
-  // Records that the rank has departed. `failure` is what the rank's control plane reports after the departure.
+  // Records that the rank has departed. `failure` is that of its control plane after the departure.
   void RecordDeparture(RankId rank, const absl::Status& failure);
 
  private:

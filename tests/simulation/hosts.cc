@@ -19,10 +19,10 @@ namespace {
 
 constexpr absl::Duration kLongestPause = absl::Milliseconds(8);
 constexpr uint64_t kLongestPiece = 4096;
-// The longest time for which an agent may live if its launcher sends no message. The sum of the agent's timeout, the
-// time that its members need to end, and some slack.
+// How long an agent may live without a message from its launcher: the agent's timeout, plus the time that its members
+// need to end, plus some slack.
 constexpr absl::Duration kTimeToBeForsaken = absl::Seconds(60 + 5 + 5);
-// The launcher may lose a host only within this time after a fault of the host.
+// The launcher may lose a host only within this time after a fault on the host.
 constexpr absl::Duration kTimeToRecover = absl::Seconds(30);
 constexpr int kSshsExit = 255;
 
@@ -44,7 +44,7 @@ struct Hosts::Way {
     if (count > 0) pending.append(buffer.data(), static_cast<size_t>(count));
     return count > 0 || IsOnlyLate(count);
   }
-  // Returns whether the receiving end is alive. If the receiving end has got bytes, sets `passed` to true.
+  // Returns whether the receiving end is alive. Sets `*passed` to true if it has accepted bytes.
   bool Write(bool* passed) {
     if (pending.empty()) return true;
     const ssize_t count = write(to.get(), pending.data(), pending.size());
@@ -73,7 +73,7 @@ int Hosts::Connect(const std::string& host, VirtualProcesses::Descriptors descri
   connection->to_agent.from = std::move(descriptors.input);
   connection->from_agent.to = std::move(descriptors.output);
   connection->errors = std::move(descriptors.errors);
-  // A separate process carries the bytes, so that the connection outlives the processes at both ends.
+  // A separate process forwards the bytes, so that the connection outlives the processes at its ends.
   const ProcessId network = world.StartProcess(absl::StrCat("connection to ", host), [this, connection] {
     Carry(connection.get());
     return 0;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Simulates the hosts of a job with agents, the connections between the launcher and the agents, and faults of both.
+// Simulates the hosts of a job with agents, the connections between launcher and agents, and faults of both.
 #ifndef RONDA_TESTS_SIMULATION_HOSTS_H_
 #define RONDA_TESTS_SIMULATION_HOSTS_H_
 
@@ -19,22 +19,22 @@
 
 namespace ronda::simulation {
 
-// Connects the launcher with agents on other hosts, as ssh does, and causes faults of hosts and connections. A
-// connection passes bytes in pieces of random length. If a fault cuts a connection off, no bytes pass for a while, and
-// neither end notices.
+// Connects the launcher to agents on other hosts, as ssh does, and causes faults of hosts and connections. A connection
+// delivers bytes in pieces of random length. While a connection is cut off, it delivers nothing, and neither end
+// notices.
 //
-// Checks that no host has two agents at a time, and that an agent ends if its launcher sends nothing.
+// Checks that no host has two agents at a time, and that an agent ends when its launcher sends nothing.
 //
-// Only virtual threads use Hosts.
+// Only virtual threads may use Hosts.
 class Hosts {
  public:
-  // Runs the agent of a host in the agent's process, and returns the exit code.
+  // Runs the agent of a host, in the agent's process, and returns the exit code.
   using RunAgent = std::function<int(const std::string& host, VirtualProcesses::Descriptors descriptors)>;
   Hosts(RunAgent run_agent, std::function<void(const std::string& what)> violate)
       : run_agent_(std::move(run_agent)), violate_(std::move(violate)) {}
 
-  // Runs the program that connects the launcher with a host. The program starts an agent on the host, and passes bytes
-  // between launcher and agent. Returns the exit code.
+  // The program that connects the launcher to a host. Starts an agent on the host, and forwards bytes between launcher
+  // and agent. Returns the exit code.
   int Connect(const std::string& host, VirtualProcesses::Descriptors descriptors);
 
   // Records that the calling process is now the only agent of this job on its host.
@@ -43,17 +43,17 @@ class Hosts {
   // Faults. The functions that return a bool return false if the host has no agent.
   bool KillAgent(const std::string& host);
   bool FreezeAgent(const std::string& host, absl::Duration until);
-  // Makes the connections of the host deliver nothing before `until`.
+  // Makes the host's connections deliver nothing before `until`.
   void CutOff(const std::string& host, absl::Duration until);
-  // Breaks the newest connection of the host, after half of the message under way has arrived.
+  // Breaks the host's newest connection, after half of the message in transit has arrived.
   bool Break(const std::string& host);
-  // Switches the host off until the time `until`. The host's agents are killed.
+  // Switches the host off until `until`. Its agents are killed.
   void Lose(const std::string& host, absl::Duration until);
 
-  // Checks the promises of the agents. Returns whether any agent is alive.
+  // Checks the guarantees for agents. Returns whether any agent is alive.
   bool Check();
   bool HasAgent(const std::string& host) const;
-  // Returns whether the launcher may lose the host now, because the host has had a fault.
+  // Returns whether a fault of the host allows the launcher to lose it now.
   bool MayBeLost(const std::string& host) const;
   uint64_t agents() const { return agents_started_; }
   uint64_t broken() const { return broken_; }
@@ -76,9 +76,9 @@ class Hosts {
   void Carry(Connection* connection);
   bool AwaitHost(const Connection& connection);
   void StartAgent(Connection* connection);
-  // Passes on the bytes that have arrived. Returns false if one direction of the connection has ended.
+  // Forwards the bytes that have arrived. Returns false if one direction of the connection has ended.
   bool Pass(Connection* connection);
-  // Passes on half of the bytes that have arrived. Returns false if no bytes have arrived.
+  // Forwards half of the bytes that have arrived. Returns false if there are none.
   bool PassHalf(Connection* connection);
   Agent* LivingAgent(Host* host);
   static absl::Duration now() { return VirtualWorld::Get().now(); }

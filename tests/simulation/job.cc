@@ -27,19 +27,19 @@
 namespace ronda::simulation {
 namespace {
 
-// The longest time from a job's last fault, or from its start, to its end. The time covers several of the longest
-// timeouts, one after the other.
+// The longest time from a job's last fault, or its start, to its end. It allows for several of the longest timeouts in
+// a row.
 constexpr absl::Duration kTimeToEnd = absl::Seconds(180);
-// The longest time from the end of the launcher to the end of the other processes. The time is long, because an agent
-// that is cut off ends late.
+// The longest time from the end of the launcher to the end of the other processes. It is long, because an agent that is
+// cut off ends late.
 constexpr absl::Duration kTimeForProcesses = absl::Seconds(100);
-// The longest time between the first and the last member that leave a failed epoch.
+// The longest time between the first and the last member leaving a failed epoch.
 constexpr absl::Duration kTimeToHear = absl::Milliseconds(500);
-// A member may be late for this time after it was frozen or cut off.
+// How long a member may be late after it was frozen or cut off.
 constexpr absl::Duration kTimeToRecover = absl::Seconds(10);
-// If an agent sends no message for this time, the launcher gives up the agent's host.
+// The launcher gives up a host whose agent sends no message for this time.
 constexpr absl::Duration kAgentsTimeout = absl::Seconds(2);
-// The launcher may fail the job only after this many faults.
+// The launcher may give up the job only after this many faults.
 constexpr size_t kFaultsToGiveUp = 3;
 
 constexpr char kJobId[] = "0123456789abcdef0123456789abcdef";
@@ -218,7 +218,7 @@ void Job::OnJobFailure(absl::string_view what, int exit_code) {
   if (end_.exit_code == 0) end_ = {.exit_code = exit_code, .why = std::string(what)};
 }
 
-// When the launcher gives up a host or member, the launcher reports it before the other members continue.
+// The launcher reports that it gives up a host or member before the other members continue.
 void Job::Say(absl::string_view text) {
   const VirtualWorld::Shield shield;
   Log(LogLevel::kInfo, -1, text);
@@ -235,7 +235,7 @@ void Job::Say(absl::string_view text) {
   for (auto& [id, member] : members_) member.is_given_up = member.is_given_up || member.host == host;
 }
 
-// A member that can run notices a failure in time, so the launcher need not kill this member to end the epoch.
+// A member that can run notices a failure in time, so the launcher need not kill it to end the epoch.
 void Job::CheckKill(int id, absl::string_view why) {
   const auto member = members_.find(id);
   if (member == members_.end()) return;  // its process has not begun
@@ -270,8 +270,8 @@ void Job::RecordMet(int64_t epoch) {
   if (epoch == epoch_) ++met_;
 }
 
-// If every member can run, and every message arrives, all members notice a failure at about the same time. While the
-// members of an epoch connect, they wait for each other, so they may notice a failure at different times.
+// If every member can run and every message arrives, all members must notice a failure at about the same time, unless
+// they are still connecting and waiting for each other.
 void Job::RecordJoin(int member, int64_t epoch, const std::string& why) {
   if (epoch != epoch_ || met_ < epochs_[epoch_].size() || members_[member].is_given_up) return;
   const absl::Duration now = VirtualWorld::Get().now();
@@ -331,7 +331,7 @@ void Job::CheckTime() {
 void Job::CheckEnd() {
   const bool is_done = completed_ == scenario_.steps;
   if (end_.exit_code == 0) {
-    // If the last member leaves, no other member can continue the job.
+    // If the last member has left, no member can continue the job.
     if (!is_done && !has_last_left_) Violate(absl::StrCat("the job has ended well after step ", completed_));
     return;
   }

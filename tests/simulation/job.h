@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Simulates an elastic job in a virtual world, with the launcher, members, faults, and promises that must hold.
+// Simulates an elastic job in a virtual world: its launcher, members, faults, and the guarantees that must hold.
 #ifndef RONDA_TESTS_SIMULATION_JOB_H_
 #define RONDA_TESTS_SIMULATION_JOB_H_
 
@@ -54,7 +54,7 @@ struct Counts {
   std::array<uint64_t, Fault::kKinds> faults = {};  // that hit a member
 };
 
-// All counts except the counts of faults, in the order in which they are printed.
+// All counts except those of faults, in the order in which they are printed.
 struct CountName {
   uint64_t Counts::*count;
   const char* name;
@@ -81,15 +81,14 @@ inline constexpr CountName kCountNames[] = {
     {&Counts::broken_connections, "connections to agents that broke with half a message"},
 };
 
-// Runs a job with the production class ElasticJob, as rondarun does. The job's members, and the agents of other hosts,
-// are processes of the world.
+// Runs a job with the production class ElasticJob, as rondarun does. The job's members and the agents on other hosts
+// are simulated processes.
 //
-// Checks the promises of the whole job. At most one epoch is alive at a time. A member's state is the right state for
-// its step. No state is lost as long as a member that has the state is alive. If a host does not answer, the launcher
-// gives up the whole host. The job and all its processes end in time. At the first violation, `violate` ends the
-// operating system's process.
+// Checks the guarantees of the whole job: At most one epoch is alive at a time. Every member has the right state for
+// its step. The state is not lost while a member that has it is alive. If a host does not answer, the launcher gives up
+// the whole host. The job and all its processes end in time. At the first violation, `violate` ends the real process.
 //
-// Only virtual threads use a Job.
+// Only virtual threads may use a Job.
 class Job final : private JobListener {
  public:
   Job(const Scenario& scenario, Counts* counts, std::function<void(const std::string& what)> violate);
@@ -105,20 +104,20 @@ class Job final : private JobListener {
   [[noreturn]] void Violate(const std::string& what);
   // Returns whether the member has been asked to leave.
   bool IsAskedToLeave(int member) const;
-  // Records the epoch and the rank that the member has got.
+  // Records that the member has received its place in an epoch.
   void RecordPlace(int member, const EpochPlace& place);
   void RecordLeftEpoch(int member) { members_[member].epoch = -1; }
-  // Records that a member is connected with the other members of the epoch.
+  // Records that a member is connected to the other members of the epoch.
   void RecordMet(int64_t epoch);
-  // Records that the member has left its epoch, and asks to join the next epoch. `why` is the failure, if any.
+  // Records that the member has left its epoch, and asks to join the next one. `why` is the failure, if any.
   void RecordJoin(int member, int64_t epoch, const std::string& why);
   // Records that an operation of the epoch has succeeded on the member.
   void RecordOperation(int member, int64_t epoch);
-  // Records the state that the member has after `steps` steps.
+  // Records the member's state after `steps` steps.
   void RecordState(int member, int64_t steps, uint64_t state);
-  // Records that the member has left the job after it was asked to leave.
+  // Records that the member has left the job because it was asked to.
   void RecordLeft(int member) { members_[member].has_left = true; }
-  // Records that the members of an epoch continue with the state of this step.
+  // Records that the members of an epoch continue from the state after this step.
   void RecordSource(int member, int64_t epoch, int64_t step);
 
  private:
@@ -129,16 +128,16 @@ class Job final : private JobListener {
     int socket = -1;     // the connection to its launcher or agent
     int64_t epoch = -1;  // the epoch that it is in; -1: none
     int64_t steps = -1;
-    // The time until which the member may be late because of its last fault.
+    // Until this time, the member may be late because of its last fault.
     absl::Duration hurt_until = -absl::InfiniteDuration();
     bool is_asked = false;  // by a fault
     bool has_left = false;
-    // True if the launcher has lost the member's host, or has ordered the agent to kill the member. The other members
-    // then continue without the member.
+    // True if the launcher has lost the member's host, or has told the agent to kill the member. The other members then
+    // continue without it.
     bool is_given_up = false;
   };
 
-  // The following functions receive what the launcher reports.
+  // The following functions receive the launcher's reports.
   void OnRankStart(RankId, pid_t, const std::string&) override {}
   void OnOutput(RankId, Stream, absl::string_view) override {}
   void OnOutputEnd(RankId, Stream) override {}
@@ -150,11 +149,11 @@ class Job final : private JobListener {
   void Explain(absl::string_view) override {}
 
   ElasticJob::Options OptionsOfJob();
-  // Returns a function that makes processes of members on the host.
+  // Returns a function that creates member processes on the host.
   MemberProcesses::MakeMember MakeMemberOn(const std::string& host);
   AgentHost::Options OptionsOf(const std::string& host);
 
-  // The programs that the processes run. Each function returns an exit code.
+  // The programs of the processes. Each function returns an exit code.
   int RunProgram(const ChildProcess::Options& options, VirtualProcesses::Descriptors descriptors);
   int RunMember(const std::vector<std::string>& command, UniqueFd socket);
   int RunAgent(const std::string& host, VirtualProcesses::Descriptors descriptors);
@@ -162,14 +161,15 @@ class Job final : private JobListener {
 
   void OnProcessEnd(ProcessId process);
   void EndProcess(ProcessId process, VirtualNetwork::End how);
-  // Checks whether the launcher may kill the member. `why` is the rest of the launcher's text after "member 3 ".
+  // Checks that the launcher is allowed to kill the member. `why` is the part of the launcher's text that follows the
+  // word "member", for example "3 (pid 7) did not leave epoch 2".
   void CheckKill(int id, absl::string_view why);
   void CheckTime();
   uint64_t StateAfter(int64_t steps);
   void CheckEnd();
   void AwaitProcesses();
 
-  // A thread of the launcher causes the faults.
+  // Causes the faults, in a thread of the launcher.
   void BringFaults();
   void Bring(const Fault& fault);
   void BringToHost(const Fault& fault);

@@ -18,8 +18,7 @@ namespace {
 constexpr absl::Duration kHeartbeat = absl::Milliseconds(200);
 constexpr absl::Duration kHeartbeatTimeout = absl::Seconds(2);
 constexpr absl::Duration kJoinTimeout = absl::Minutes(10);
-// The longest wait for an operation. The wait is the sum of the job's longest deadline and the time in which a failure
-// reaches all ranks.
+// The longest wait for an operation: the job's longest deadline, plus the time that a failure takes to reach all ranks.
 constexpr absl::Duration kLongestWait = absl::Seconds(60);
 constexpr WaitLimits kShortLimits = {.warning = absl::Milliseconds(50), .deadline = absl::Milliseconds(100)};
 constexpr int kCallbacksOneIn = 4;
@@ -175,7 +174,7 @@ absl::Status Member::MakeStep() {
   return absl::OkStatus();
 }
 
-// Submits the operations in an order that differs between ranks.
+// Submits the operations, sometimes in a random order, so that the order differs between ranks.
 absl::Status Member::SubmitAll(const std::vector<std::unique_ptr<Part>>& parts) {
   VirtualWorld& world = VirtualWorld::Get();
   std::vector<size_t> order(parts.size());
@@ -207,7 +206,7 @@ absl::Status Member::Await(const std::vector<std::unique_ptr<Part>>& parts) {
   return absl::OkStatus();
 }
 
-// One rank submits a contradicting operation. The operation fails on all ranks, and the job continues.
+// In some steps, one rank's submission contradicts the others. The operation fails on all ranks, and the job continues.
 absl::Status Member::ContradictSometimes() {
   const int64_t every = job_.scenario().contradiction_every, step = marks_.steps();
   const Topology& topology = runtime_->topology();
@@ -222,7 +221,7 @@ absl::Status Member::ContradictSometimes() {
   return absl::OkStatus();
 }
 
-// One rank omits an operation. On the other ranks the operation fails after its deadline, and the job continues.
+// In some steps, one rank omits an operation, which fails on the other ranks after its deadline. The job continues.
 absl::Status Member::OmitSometimes() {
   const int64_t every = job_.scenario().omission_every, step = marks_.steps();
   const Topology& topology = runtime_->topology();

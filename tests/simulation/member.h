@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Simulates a member of an elastic job, which runs a training loop on production code.
+// Simulates a member of an elastic job, whose training loop uses production code.
 #ifndef RONDA_TESTS_SIMULATION_MEMBER_H_
 #define RONDA_TESTS_SIMULATION_MEMBER_H_
 
@@ -21,12 +21,11 @@
 
 namespace ronda::simulation {
 
-// Joins an epoch, takes the newest state, trains, and joins the next epoch after a failure or a change, as the programs
-// of docs/elastic.md do. Most of a member's code is production code, such as the runtime, its control plane and
-// collectives over messages. Production code also agrees about changes, chooses the state, and sends messages to the
-// launcher.
+// Joins an epoch, takes the newest state, trains, and joins the next epoch after a failure or a change, like the
+// programs in docs/elastic.md. Most of its code is production code: the runtime, with its control plane and collectives
+// over messages, and the code that agrees on changes, chooses the state, and talks to the launcher.
 //
-// Checks that each operation ends once and in time, with the right values or with an error.
+// Checks that each operation completes once and in time, with the right values or an error.
 class Member {
  public:
   Member(Job& job, int id, UniqueFd socket) : job_(job), id_(id), channel_(std::move(socket)) {}
@@ -35,7 +34,7 @@ class Member {
   int Run();
 
  private:
-  // The reason why the member leaves an epoch without a failure.
+  // Why the member leaves an epoch without a failure.
   enum class Left { kDone, kReform, kLeaves };
 
   absl::StatusOr<Transport> Connect(const EpochPlace& place);
@@ -53,7 +52,7 @@ class Member {
   void Compute();
   void CheckCallbacks();
 
-  // A callback that was requested for a handle, and the number of its calls.
+  // A callback that was registered on a handle, and how many times it was called.
   struct Callback {
     std::string tensor;
     int calls = 0;

@@ -19,12 +19,12 @@ constexpr const char* kNames[Fault::kKinds] = {
 constexpr int kMostFaults = 5;
 constexpr int kMostFaultsOfHosts = 3;
 constexpr int kMostHosts = 3;
-// The number of kinds of faults, without kNoDescriptor and the faults of hosts, which the scenario chooses separately.
+// The number of kinds of faults, without kNoDescriptor and host faults, which are chosen separately.
 constexpr int kOtherKinds = static_cast<int>(Fault::Kind::kNoDescriptor);
 constexpr int kKindsOfHosts = Fault::kKinds - static_cast<int>(Fault::kFirstOfHosts);
-// The factor by which a long fault of a host lasts longer. In a long fault, both the launcher and the agent give up.
+// How many times longer a long host fault lasts, so that both the launcher and the agent give up.
 constexpr int kLongFaultOfHost = 30;
-// The approximate time in which a job without a fault ends.
+// About how long a job without faults takes.
 constexpr absl::Duration kUsualTime = absl::Seconds(1);
 constexpr absl::Duration kLongestFault = absl::Seconds(3);
 
@@ -62,7 +62,7 @@ Scenario MakeScenario(uint64_t seed) {
   for (int faults = up_to(kMostFaults); faults > 0; --faults) {
     add_fault(static_cast<Fault::Kind>(up_to(kOtherKinds - 1)));
   }
-  // A member creates descriptors only when an epoch begins. So kNoDescriptor has an effect only after other faults have
+  // Members create descriptors only when an epoch begins, so kNoDescriptor takes effect only after other faults have
   // ended an epoch.
   if (scenario.faults.size() >= 2 && up_to(1) == 0) add_fault(Fault::Kind::kNoDescriptor);
   if (scenario.members > 1 && up_to(1) == 0) scenario.hosts = 2 + up_to(std::min(scenario.members, kMostHosts) - 2);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Makes a scenario from a seed. A scenario has a job, its machine, and its faults.
+// Generates scenarios from seeds. A scenario is a job, its machine, and its faults.
 #ifndef RONDA_TESTS_SIMULATION_SCENARIO_H_
 #define RONDA_TESTS_SIMULATION_SCENARIO_H_
 
@@ -14,28 +14,28 @@
 
 namespace ronda::simulation {
 
-// A fault, or a change, at some moment. `choice` and `choice2` choose among the members that are alive at that moment.
+// A fault, or a change, at some time. `choice` and `choice2` choose among the members that are then alive.
 struct Fault {
   enum class Kind {
     kKill,          // SIGKILL: the connections are reset
     kPowerLoss,     // the process is gone, and its connections stay silent
-    kFreeze,        // the process does not run for some time, and its launcher does not know
+    kFreeze,        // the process does not run for some time, and its launcher does not notice
     kStop,          // SIGSTOP, and some time later SIGCONT; the launcher learns of both
     kReset,         // the connections between two members break
     kSilence,       // nothing arrives between two members for some time
     kNoMemory,      // an allocation fails
     kNoThread,      // a thread cannot be started
-    kClockJump,     // the machine's date is set, by hours
-    kLeave,         // SIGTERM: the member has to leave
-    kResize,        // the host has another number of slots
-    kMisbehave,     // the member sends nonsense to its launcher
-    kNoDescriptor,  // a descriptor cannot be made
-    // Faults of hosts with agents.
+    kClockJump,     // the calendar clock jumps by hours
+    kLeave,         // SIGTERM: the member must leave
+    kResize,        // the host's number of slots changes
+    kMisbehave,     // the member sends an invalid message to its launcher
+    kNoDescriptor,  // a descriptor cannot be created
+    // Host faults, for hosts with agents.
     kAgentKill,    // the agent dies, and its members with it
     kAgentFreeze,  // the agent does not run for some time; its members do
-    kCutOff,       // nothing arrives between launcher and agent for some time; the members reach each other
-    kBreak,        // the connection to the agent breaks, with half a message
-    kHostLoss,     // the host is switched off, and some time later on again
+    kCutOff,       // nothing arrives between launcher and agent for some time; members reach each other
+    kBreak,        // the connection to the agent breaks in the middle of a message
+    kHostLoss,     // the host is switched off, and later on again
   };
   static constexpr int kKinds = 18;
   static constexpr Kind kFirstOfHosts = Kind::kAgentKill;

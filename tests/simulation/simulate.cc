@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// simulate runs scenarios of elastic jobs under faults, or scenarios of the control plane over TCP. Each scenario runs
-// in virtual time, in a separate process.
+// simulate runs scenarios of elastic jobs with faults, or of the control plane over TCP. Each scenario runs in virtual
+// time, in its own process.
 //
 //   simulate --scenarios=1000          seeds 1 to 1000
 //   simulate --seconds=60 --first=7    seeds from 7, for a minute
@@ -9,7 +9,7 @@
 //   simulate --control --seconds=60    the control plane
 //   simulate --corrupted=100           with a wrong bit in the 100th message of tensors, which the checks must find
 //
-// If a scenario breaks a promise, simulate prints the seed and the promise, and the exit code is 1.
+// If a guarantee is violated, simulate prints it with the seed, and the exit code is 1.
 #include <sched.h>
 #include <sys/mman.h>
 #include <sys/personality.h>
@@ -38,7 +38,7 @@
 namespace ronda::simulation {
 namespace {
 
-// The limit in real time for a scenario, which usually takes a second.
+// The limit in real time for a scenario. A scenario usually takes a second.
 constexpr unsigned kWatchdogSeconds = 120;
 constexpr int kViolatedExit = 2;
 
@@ -57,7 +57,7 @@ struct Report {
   Counts counts;
   ControlCounts control;
   uint64_t trace = 0;     // of the newest scenario
-  char broken[512] = {};  // the broken promise
+  char broken[512] = {};  // the violated guarantee
   uint64_t failed = 0;
 };
 
@@ -106,7 +106,7 @@ void RunAndRecord(const AnyScenario& scenario, AnyCounts* counts, Report* report
 
 double Seconds() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
-// Only one thread of a scenario runs at a time, and switching between threads is faster on one core.
+// Switching between a scenario's threads, of which only one runs at a time, is faster on one core.
 void StayOnCore(int core) {
   cpu_set_t cores;
   CPU_ZERO(&cores);
@@ -129,7 +129,7 @@ void Work(const Flags& flags, int worker, Report* report) {
   }
 }
 
-// Prints the sums of the workers' counts. `names` has the names of all counts except the counts of faults.
+// Prints the sums of the workers' counts. `names` names all counts except those of faults.
 template <typename AnyCounts, typename Names>
 void PrintSums(const std::vector<AnyCounts>& counts, const Names& names, const char* (*name_of_fault)(int)) {
   const auto line = [&](const std::string& name, const auto& count_of) {
@@ -144,7 +144,7 @@ void PrintSums(const std::vector<AnyCounts>& counts, const Names& names, const c
   }
 }
 
-// Returns whether all promises were kept.
+// Prints the results. Returns whether all guarantees held.
 bool Conclude(const Flags& flags, const Report* reports) {
   std::vector<Counts> counts;
   std::vector<ControlCounts> control;
@@ -182,7 +182,7 @@ bool ReadFlag(absl::string_view text, Flags* flags) {
 }
 
 int Main(int argc, char** argv) {
-  // Hash tables order their elements by addresses, so addresses must be the same in every run.
+  // The order in hash tables depends on addresses, so addresses must be the same in every run.
   if (const int was = personality(0xffffffff); was >= 0 && (was & ADDR_NO_RANDOMIZE) == 0) {
     if (personality(static_cast<unsigned>(was) | ADDR_NO_RANDOMIZE) >= 0) execv("/proc/self/exe", argv);
   }

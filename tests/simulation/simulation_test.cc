@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Runs simulate. Checks that the promises hold, that the faults happen, and that equal seeds give equal runs.
+// Runs simulate. Checks that the guarantees hold, that the faults happen, and that equal seeds give equal runs.
 #include <gtest/gtest.h>
 
 #include <cstdint>
@@ -83,8 +83,8 @@ TEST(SimulationTest, AWrongBitIsFound) {
   EXPECT_TRUE(absl::StrContains(run.output, "is wrong")) << run.output;
 }
 
-// Each seed has found a bug that few scenarios find. When the code changes, the same seed gives a different run. So
-// each of these bugs also has a separate test (in ControlPlaneTest or MessageControlPlaneTest).
+// Each of these seeds has found a bug that few scenarios find. Because a seed gives a different run when the code
+// changes, each bug also has its own test (in ControlPlaneTest or MessageControlPlaneTest).
 TEST(SimulationTest, SeedsThatHaveFoundBugs) {
   constexpr struct {
     uint64_t seed;

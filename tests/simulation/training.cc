@@ -50,13 +50,13 @@ Part::Part(std::string name, OpType op, DType dtype, int64_t rows, uint64_t salt
   WithType(dtype, [this](auto zero) { Fill<decltype(zero)>(); });
 }
 
-// Small numbers, whose sums are exact in every type.
+// Returns small numbers, whose sums are exact in every type.
 int64_t Part::Value(int64_t index) const {
   return static_cast<int64_t>(Mix(salt_, static_cast<uint64_t>(index)) % 64) - 32;
 }
 
-// Each rank contributes another value to an allreduce. The sum of all contributions is Value(index) times the number of
-// ranks.
+// Each rank contributes a different value to an allreduce. The sum of all contributions is Value(index) times the
+// number of ranks.
 int64_t Part::Contribution(RankId rank, int64_t index) const { return Value(index) + 2 * rank - (size_ - 1); }
 
 int64_t Part::RowsOf(RankId rank) const { return submission_.request.op == OpType::kAllgather ? rank % 3 + 1 : rows_; }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The training in a simulated job, with the operations of a step, each rank's contributions, and the expected results.
+// Training in a simulated job: the operations of a step, each rank's contributions, and the expected results.
 #ifndef RONDA_TESTS_SIMULATION_TRAINING_H_
 #define RONDA_TESTS_SIMULATION_TRAINING_H_
 
@@ -17,12 +17,11 @@
 
 namespace ronda::simulation {
 
-// The submission and the buffers of one rank for an operation of a step. The object must not move while the operation
-// is in flight.
+// One rank's submission and buffers for an operation of a step. The object must not move while the operation is in
+// flight.
 class Part {
  public:
-  // `salt` decides the values. All ranks must pass the same `salt`. REQUIRES: `op` is a type of operation that PlanStep
-  // uses.
+  // `salt` determines the values, and must be the same on all ranks. REQUIRES: PlanStep uses operations of type `op`.
   Part(std::string name, OpType op, DType dtype, int64_t rows, uint64_t salt, const Topology& topology);
 
   Part(const Part&) = delete;
@@ -30,13 +29,14 @@ class Part {
 
   const Submission& submission() const { return submission_; }
   void SetLimits(const WaitLimits& limits) { submission_.request.limits = limits; }
-  // Makes this rank's submission contradict the submissions of the other ranks.
+  // Makes this rank's submission contradict those of the other ranks.
   void Contradict() { submission_.request.prescale = 0.5; }
 
-  // Returns "" if the operation's results are right, otherwise a text that names the first wrong value.
+  // Returns "" if the operation's results are right, and otherwise a text that names the first wrong value.
   std::string Check(const OperationResult& result) const;
 
-  // A number that identifies the right result, and does not depend on the number of ranks.
+  // Returns a number that identifies the right result, independent of the number of ranks. Returns 0 for operations
+  // whose result depends on this number (allgather, reducescatter), and for a barrier.
   uint64_t Digest() const { return digest_; }
 
  private:
@@ -58,11 +58,10 @@ class Part {
   Submission submission_;
 };
 
-// Returns the operations of a step, which change the model's state after `step` steps to the next state. Most steps
-// have the same operations.
+// Returns the operations of step number `step`, counted from 0. They are the same in most steps.
 std::vector<std::unique_ptr<Part>> PlanStep(uint64_t seed, int64_t step, const Topology& topology);
 
-// Returns the model's state after a step with these operations, if the state before the step is `state`.
+// Returns the model's state after a step with these operations, if `state` is the state before the step.
 uint64_t NextState(uint64_t state, const std::vector<std::unique_ptr<Part>>& parts);
 
 }  // namespace ronda::simulation

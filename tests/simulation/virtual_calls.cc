@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Programs that link this file get other versions of the C library's functions for threads, time and processes. A call
-// by a virtual thread goes to the simulation. A call by any other thread goes to the C library.
+// Replaces the C library's functions for threads, time and processes in programs that link this file. Calls by virtual
+// threads go to the simulation, and calls by other threads to the C library.
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -38,10 +38,11 @@
 namespace ronda::simulation {
 namespace {
 
-// The initial times of the clocks. The clocks do not begin at 0, because programs interpret the time 0 as "never".
+// The initial times of the clocks, which are not 0, because programs interpret the time 0 as "never".
 constexpr absl::Duration kMonotonicBase = absl::Hours(1);
 constexpr absl::Duration kCalendarBase = absl::Hours(24 * 365 * 50);
-// The time after which a virtual thread checks again whether a descriptor is ready. The time doubles with each check.
+// How long a virtual thread waits before it checks again whether a descriptor is ready. The time doubles with each
+// check.
 constexpr absl::Duration kShortestPollPeriod = absl::Microseconds(50);
 constexpr absl::Duration kLongestPollPeriod = absl::Milliseconds(16);
 
@@ -62,7 +63,7 @@ absl::Duration BaseOf(clockid_t clock) {
   return IsCalendar(clock) ? kCalendarBase + VirtualWorld::Get().calendar() : kMonotonicBase;
 }
 
-// Returns whether the call that needs a new descriptor has to fail. If the call has to fail, sets errno.
+// Returns whether the current call, which creates a descriptor, must fail. If so, sets errno.
 bool LacksDescriptor() {
   if (!VirtualWorld::IsInside() || !VirtualWorld::Get().FailsDescriptor()) return false;
   errno = EMFILE;
@@ -73,8 +74,8 @@ int WaitUntil(pthread_cond_t* condition, pthread_mutex_t* mutex, clockid_t clock
   return VirtualWorld::Get().WaitFor(condition, mutex, absl::DurationFromTimespec(*time) - BaseOf(clock));
 }
 
-// Returns the name of a socket without a file (an abstract name), or nullopt for any other address. A world has its own
-// table of abstract names.
+// Returns the abstract socket name in the address, or nullopt if there is none. A world has its own table of abstract
+// names.
 std::optional<std::string> NameIn(const sockaddr* address, socklen_t size) {
   constexpr size_t kBegin = offsetof(sockaddr_un, sun_path) + 1;
   if (!VirtualWorld::IsInside() || address->sa_family != AF_UNIX || size < kBegin) return std::nullopt;
@@ -84,7 +85,7 @@ std::optional<std::string> NameIn(const sockaddr* address, socklen_t size) {
 
 bool IsVirtualSocket(int fd) { return VirtualWorld::IsInside() && VirtualSockets::Get().Owns(fd); }
 
-// Returns a message that consists of one vector.
+// Returns a message header for one vector.
 msghdr MessageOf(iovec* vector) {
   msghdr message = {};
   message.msg_iov = vector;
@@ -98,7 +99,8 @@ uint16_t PortIn(const sockaddr* address) {
   return ntohs(ipv4.sin_port);
 }
 
-// Returns the number of descriptors that are ready now. `next` is the time at which a socket of the world may be ready.
+// Returns the number of descriptors that are ready now. Lowers `*next` to the time at which a simulated socket may
+// become ready.
 int Look(pollfd* descriptors, nfds_t count, absl::Duration* next) {
   const VirtualWorld::Shield shield;
   const VirtualSockets& sockets = VirtualSockets::Get();
@@ -280,7 +282,7 @@ RONDA_VIRTUAL ssize_t recvmsg(int fd, msghdr* message, int flags) {
   return VirtualSockets::Get().Receive(fd, *message);
 }
 
-// Production code sends only a few bytes by send(), which a new connection always takes at once.
+// Production code sends only a few bytes through send(), which a new connection always accepts at once.
 RONDA_VIRTUAL ssize_t send(int fd, const void* bytes, size_t count, int flags) {
   if (!IsVirtualSocket(fd)) return RealCalls::Get().send(fd, bytes, count, flags);
   iovec vector = {.iov_base = const_cast<void*>(bytes), .iov_len = count};
@@ -293,7 +295,7 @@ RONDA_VIRTUAL ssize_t recv(int fd, void* bytes, size_t count, int flags) {
   return VirtualSockets::Get().Receive(fd, MessageOf(&vector));
 }
 
-// The world has its own IPv4 sockets.
+// IPv4 sockets are simulated.
 RONDA_VIRTUAL int socket(int domain, int type, int protocol) noexcept {
   if (!VirtualWorld::IsInside() || domain != AF_INET) return RealCalls::Get().make_socket(domain, type, protocol);
   return ronda::simulation::LacksDescriptor() ? -1 : VirtualSockets::Get().Open();
@@ -314,8 +316,7 @@ RONDA_VIRTUAL int getsockname(int fd, sockaddr* address, socklen_t* size) noexce
   return 0;
 }
 
-// Calls that make a new descriptor. These calls may fail in a process of the world. The simulated processes make
-// descriptors by these calls.
+// Calls that create a descriptor. They can be made to fail in a simulated process.
 RONDA_VIRTUAL int open(const char* path, int flags, ...) {
   std::va_list arguments;
   va_start(arguments, flags);
@@ -383,7 +384,7 @@ RONDA_VIRTUAL int kill(pid_t pid, int signo) noexcept {
   return is_virtual ? 0 : RealCalls::Get().kill(pid, signo);
 }
 
-// Calls that allocate memory. These calls may fail in a process of the world.
+// Calls that allocate memory. They can be made to fail in a simulated process.
 void* operator new(size_t bytes) {
   if (VirtualWorld::IsInside() && VirtualWorld::Get().FailsAllocation()) throw std::bad_alloc();
   void* const memory = std::malloc(std::max<size_t>(bytes, 1));

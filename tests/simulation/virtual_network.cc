@@ -13,7 +13,7 @@
 
 namespace ronda::simulation {
 
-// The fields of a request hold its direction, its peer, and the number of its message.
+// A request's fields hold its direction, its peer, and its message number.
 class VirtualNetwork::PeerEnd : public PointToPoint {
  public:
   PeerEnd(VirtualNetwork* network, Mesh* mesh, RankId rank) : network_(*network), mesh_(*mesh), rank_(rank) {}
@@ -68,7 +68,7 @@ class VirtualNetwork::PeerEnd : public PointToPoint {
     return static_cast<uint64_t>(peer) << 1 | static_cast<uint64_t>(side);
   }
 
-  // Moves the data that has arrived from `peer` to the waiting buffers.
+  // Copies data that has arrived from `peer` to the buffers that wait for it.
   void ReceiveArrived(RankId peer) {
     Channel& channel = mesh_.At(peer, rank_);
     while (!channel.under_way.empty() && channel.under_way.front().arrival <= VirtualWorld::Get().now()) {
@@ -83,7 +83,7 @@ class VirtualNetwork::PeerEnd : public PointToPoint {
     }
   }
 
-  // Half of the message that was under way arrives.
+  // Delivers half of the message in transit, and returns the error of the broken connection.
   absl::Status Broken(RankId peer) {
     Channel& channel = mesh_.At(peer, rank_);
     const auto buffer = buffers_.find({peer, channel.taken});

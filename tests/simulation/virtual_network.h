@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Simulates messages between the processes of a virtual world. Messages take time, and connections can break.
+// Simulates messages between the processes of a virtual world. Messages have latency, and connections can break.
 #ifndef RONDA_TESTS_SIMULATION_VIRTUAL_NETWORK_H_
 #define RONDA_TESTS_SIMULATION_VIRTUAL_NETWORK_H_
 
@@ -20,38 +20,38 @@
 
 namespace ronda::simulation {
 
-// The network of a virtual world. Messages from one sender to one receiver arrive in order, each some time after it was
-// sent. When a process ends, its connections break. The other processes notice the broken connections some time later,
-// or never if the host has lost its power. If a connection breaks, half of the message under way arrives.
+// The network of a virtual world. Messages from one sender to one receiver arrive in order, with a latency. When a
+// process ends, its connections break. The other processes notice that some time later, or never if the host has lost
+// power. When a connection breaks, half of the message in transit arrives.
 //
-// With kTcp, the ranks use production code (TcpMessages) over sockets of the world (virtual_sockets.h).
+// With kTcp, the ranks use production code (TcpMessages) over simulated sockets (virtual_sockets.h).
 //
-// A network needs no lock, because only virtual threads use it, and only one of these threads runs at a time. A network
-// must outlive the objects that Connect returns.
+// Needs no lock, because only virtual threads use it, and only one of them runs at a time. Must outlive the objects
+// that Connect returns.
 class VirtualNetwork {
  public:
   enum class Transport { kMessages, kTcp };
   struct Options {
     Transport transport = Transport::kMessages;
     absl::Duration latency;  // the longest latency of a message, without faults
-    // The number of a message for tensors, counted from 1 over all meshes. The network changes one bit of this message,
-    // and the checks of values must find the change. 0 means no message. Only for kMessages.
+    // The number of the tensor message, counted from 1 over all meshes, in which the network flips one bit. The checks
+    // of values must find that. 0 means none. Only for kMessages.
     uint64_t corrupted = 0;
   };
   explicit VirtualNetwork(const Options& options) : options_(options) {}
 
-  // The purpose of a mesh, which carries either tensors or other messages.
+  // What a mesh carries: tensors, or other messages.
   enum class Use { kTensors, kControl };
 
-  // Connects the calling process as `rank` to the mesh of this name. The ranks of a mesh may connect in any order.
-  // Messages to a rank wait until the rank has connected.
+  // Connects the calling process as `rank` to the mesh of this name. Ranks may connect in any order. Messages to a rank
+  // wait until it has connected.
   std::unique_ptr<PointToPoint> Connect(const std::string& mesh, Use use, RankId rank, int size);
 
   // Faults. Resets the current connections between two processes, but not later ones.
   void Reset(ProcessId a, ProcessId b);
-  // No message arrives between the two processes before `until`. At `until`, everything that was sent arrives.
+  // Delays the messages that the two processes send to each other from now on, so that none arrives before `until`.
   void Silence(ProcessId a, ProcessId b, absl::Duration until);
-  // Ends the process' connections, which are reset or stay silent for ever.
+  // Ends the process's connections: resets them, or makes them silent for ever.
   enum class End { kReset, kSilence };
   void Drop(ProcessId process, End how);
 
@@ -76,7 +76,7 @@ class VirtualNetwork {
     Use use;
     std::vector<ProcessId> processes;  // by rank; kNobody: the rank has not connected yet
     std::vector<Channel> channels;     // [from * size + to]
-    // The sockets between two ranks, the lower rank's socket first. Only with kTcp.
+    // The sockets between two ranks, that of the lower rank first. Only with kTcp.
     std::map<std::pair<RankId, RankId>, std::array<int, 2>> sockets;
     int size() const { return static_cast<int>(processes.size()); }
     ProcessId ProcessOf(RankId rank) const { return processes[static_cast<size_t>(rank)]; }
@@ -85,7 +85,7 @@ class VirtualNetwork {
   static constexpr ProcessId kNobody = -1;
 
   std::unique_ptr<PointToPoint> ConnectSockets(Mesh* mesh, RankId rank) const;
-  // Breaks the process' connections with `other`, or with all others if `other` is kNobody.
+  // Breaks the process's connections to `other`, or to all others if `other` is kNobody.
   void Break(ProcessId process, ProcessId other);
   absl::Duration Arrival(ProcessId from, ProcessId to) const;
 

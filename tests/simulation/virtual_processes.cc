@@ -16,7 +16,7 @@
 namespace ronda::simulation {
 namespace {
 
-// Pids in a world begin here, above all pids of the operating system.
+// Simulated pids begin here, above all real pids.
 constexpr pid_t kFirstPid = 10'000'000;
 
 struct Pipe {
@@ -117,7 +117,7 @@ int VirtualProcesses::Close(int fd) {
   return RealCalls::Get().close(fd);
 }
 
-// The descriptor numbers of a dead process are not used again, because its threads may still use them.
+// Keeps the descriptor numbers of a dead process in use, because its threads may still use them.
 void VirtualProcesses::OnEnd(ProcessId process) {
   const VirtualWorld::Shield shield;
   const UniqueFd nothing(RealCalls::Get().open("/dev/null", O_RDWR | O_CLOEXEC));

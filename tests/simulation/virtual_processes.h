@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Simulates what the operating system does for processes, such as starts, descriptors, signals and names of sockets.
+// Simulates what the operating system does for processes: starting them, descriptors, signals, and socket names.
 #ifndef RONDA_TESTS_SIMULATION_VIRTUAL_PROCESSES_H_
 #define RONDA_TESTS_SIMULATION_VIRTUAL_PROCESSES_H_
 
@@ -23,15 +23,13 @@
 
 namespace ronda::simulation {
 
-// Starts processes of the world, which are functions, as children of the calling process. A process has pipes of the
-// operating system. When a process ends, its descriptors are closed and its children are killed, as with
-// PR_SET_PDEATHSIG.
+// Starts simulated processes, which are functions, as children of the calling process. They have real pipes. When a
+// process ends, its descriptors are closed and its children are killed, as with PR_SET_PDEATHSIG.
 //
-// Each process of the operating system has one world, and one VirtualProcesses. Only the running virtual thread calls
-// its functions.
+// Each real process has one world, and one VirtualProcesses. Only the running virtual thread may call its functions.
 class VirtualProcesses final : public ProcessStarter {
  public:
-  // The descriptors of a started process, namely its pipes and copies of the descriptors that it inherits.
+  // The descriptors of a started process: its pipes, and copies of the descriptors that it inherits.
   struct Descriptors {
     UniqueFd input;
     UniqueFd output;
@@ -43,27 +41,27 @@ class VirtualProcesses final : public ProcessStarter {
 
   static VirtualProcesses& Get();
 
-  // `on_end` is called after a process has ended.
+  // `on_end` will be called after each end of a process.
   void Begin(Program program, std::function<void(ProcessId process)> on_end);
 
   absl::StatusOr<std::unique_ptr<ChildProcess>> Start(const ChildProcess::Options& options) const override;
 
-  // Gives the descriptor to a process. When the process ends, the descriptor is closed.
+  // Makes a process the owner of the descriptor, which is closed when the process ends.
   void Give(int fd, ProcessId process);
-  // Closes the calling process' descriptor. If the thread's process has ended, the thread has no descriptors.
+  // Closes a descriptor of the calling process. A thread whose process has ended has no descriptors.
   int Close(int fd);
 
-  // Acts like kill(). Returns false if no process of the world has the pid.
+  // Acts like kill(). Returns false if no simulated process has the pid.
   bool Signal(pid_t pid, int signo);
-  // Returns whether the process has got SIGTERM.
+  // Returns whether the process has received SIGTERM.
   bool IsAskedToEnd(ProcessId process) const { return asked_to_end_.contains(process); }
-  // Notifies the parent that the process was stopped (SIGSTOP), or goes on (SIGCONT).
+  // Notifies the parent that the process was stopped (SIGSTOP) or continues (SIGCONT).
   void TellMotion(ProcessId process, int signo);
-  // Returns whether the calling process has got SIGCHLD since the last call.
+  // Returns whether the calling process has received SIGCHLD since the last call.
   bool TakeChildSignal();
 
-  // Abstract names of sockets, which need no file. At most one living process has a given name.
-  // Gives the name to the calling process. Returns false if a living process has the name.
+  // Abstract socket names. At most one living process owns a name. Gives the name to the calling process. Returns false
+  // if a living process owns it.
   bool TakeName(const std::string& name);
   // ConnectToName connects a socket to the name, like connect(). PeerOf returns the pid of the socket's peer, like
   // SO_PEERCRED, or nullopt for a socket that ConnectToName has not connected.
@@ -90,7 +88,7 @@ class VirtualProcesses final : public ProcessStarter {
   std::map<ProcessId, Process> processes_;  // the processes that were started here
   std::map<int, ProcessId> owners_;         // of descriptors
   std::set<ProcessId> asked_to_end_;
-  std::set<ProcessId> child_signals_;  // processes that have got SIGCHLD
+  std::set<ProcessId> child_signals_;  // processes that have received SIGCHLD
   std::map<std::string, ProcessId> names_;
   std::map<int, ProcessId> peers_;  // by the descriptor of a connected socket
   std::set<int> listeners_;

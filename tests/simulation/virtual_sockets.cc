@@ -15,14 +15,14 @@ namespace {
 // A buffer has 2^6 to 2^16 bytes.
 constexpr size_t kSmallestBuffer = 64;
 constexpr uint64_t kBufferSizes = 11;
-// The smallest buffer of a connection that connect() makes. Linux's buffer for sending is never smaller (SO_SNDBUF in
+// The smallest buffer of a connection created by connect(). Linux's send buffer is never smaller (SO_SNDBUF in
 // socket(7)).
 constexpr size_t kSmallestBufferOfACall = 2048;
 // On average, one in this many calls moves only a part of its bytes, and one in this many pieces is split before it
 // arrives.
 constexpr uint64_t kCallsAPart = 4;
-// The longest time until an end of a connection notices a reset. Half of the resets take at most a hundredth of this
-// time, and therefore lose more bytes.
+// The longest time until one end of a connection notices a reset. Half of the resets take at most a hundredth of it,
+// and thus lose more bytes.
 constexpr absl::Duration kResetTime = absl::Milliseconds(1);
 
 int Fail(int error) {
@@ -36,7 +36,7 @@ size_t LengthOf(const msghdr& message) {
   return bytes;
 }
 
-// Returns the first `bytes` bytes of the memory that the message names.
+// Returns the first `bytes` bytes of the message.
 std::string Gather(const msghdr& message, size_t bytes) {
   std::string gathered;
   for (size_t i = 0; gathered.size() < bytes; ++i) {

@@ -23,36 +23,34 @@
 
 namespace ronda::simulation {
 
-// Stream sockets. A socket is a number that no descriptor of the operating system has. Production code calls connect,
-// accept4, sendmsg, recvmsg, ppoll, close and similar functions with these sockets. virtual_calls.cc replaces these
-// functions of the C library. All processes are on one host.
+// Stream sockets. A socket is a number that no real descriptor has. Production code passes sockets to connect, accept4,
+// sendmsg, recvmsg, ppoll, close and similar functions, which virtual_calls.cc replaces. All processes are on one host.
 //
-// The sockets behave like TCP. A call may move only a part of its bytes. A socket takes no more bytes while unread
-// bytes fill the buffer of the other end. Bytes arrive some time after they were sent, in order. After a reset, bytes
-// that have arrived can still be read. All other bytes are lost, even in the middle of a message. Closing a socket
-// sends an end of file after its last byte, or a reset if bytes for the socket are unread or under way.
+// The sockets behave like TCP. A call may transfer only a part of its bytes. A socket accepts no more bytes while
+// unread bytes fill the buffer of the other end. Bytes arrive in order, some time after they were sent. After a reset,
+// bytes that have arrived can still be read, and all others are lost, even in the middle of a message. Closing a socket
+// sends an end-of-file after its last byte, or a reset if bytes for the socket are unread or in transit.
 //
-// Each process of the operating system has one world, and one VirtualSockets. Only the running virtual thread calls its
-// functions.
+// Each real process has one world, and one VirtualSockets. Only the running virtual thread may call its functions.
 class VirtualSockets {
  public:
   static VirtualSockets& Get();
 
-  // Returns the time at which bytes arrive that the process `from` sends to the process `to` now.
+  // Returns when bytes arrive that process `from` now sends to process `to`.
   using Arrival = std::function<absl::Duration(ProcessId from, ProcessId to)>;
-  // Connects two new sockets. Give() sets the processes that own the two sockets.
+  // Connects two new sockets. Give() sets their owners.
   std::array<int, 2> Connect(Arrival arrival);
-  // Gives the socket to a process.
+  // Makes a process the owner of the socket.
   void Give(int socket, ProcessId process) { EndOf(socket).process = process; }
 
-  // Sets the arrival function for the connections that processes make by connect().
+  // Sets the arrival function for connections that processes create with connect().
   void SetArrival(Arrival arrival) { arrival_ = std::move(arrival); }
 
-  // Faults. Resets the connection of the socket. Both ends notice the reset some time later.
+  // Faults. Resets the socket's connection. Both ends notice the reset some time later.
   void Reset(int socket);
-  // Resets the connections between two processes. Returns whether they had a connection.
+  // Resets the connections between two processes. Returns whether there were any.
   bool ResetBetween(ProcessId one, ProcessId other);
-  // Ends the process' sockets. The sockets are closed, or stay silent for ever, as after a power failure of the host.
+  // Ends the process's sockets: closes them, or makes them silent for ever, as if the host had lost power.
   enum class End { kClose, kSilence };
   void Drop(ProcessId process, End how);
 
@@ -65,13 +63,13 @@ class VirtualSockets {
   int Accept(int socket);
   uint16_t PortOf(int socket) const { return unconnected_.at(socket).port; }
   int ErrorOf(int socket) const;  // SO_ERROR
-  // Says whether a call moves all bytes for which the buffer has room, or perhaps only a part.
+  // Whether a call transfers all bytes that the buffer has room for, or perhaps only a part.
   enum class Extent { kPart, kWhole };
   ssize_t Send(int socket, const msghdr& message, Extent extent = Extent::kPart);
   ssize_t Receive(int socket, const msghdr& message);
   int Close(int socket);
-  // Returns the events of `events` that the socket has now. If the socket may get other events without any action of a
-  // thread, lowers `next` to that time.
+  // Returns which of `events` the socket has now. If it will have others without any action of a thread, lowers `*next`
+  // to that time.
   int16_t Look(int socket, int16_t events, absl::Duration* next) const;
 
   uint64_t parts() const { return parts_; }    // calls that moved a part of the bytes
@@ -82,7 +80,7 @@ class VirtualSockets {
     std::string bytes;
     absl::Duration arrival;
   };
-  // One end of a connection, and the bytes that are on their way to it.
+  // One end of a connection, and the bytes in transit to it.
   struct Side {
     ProcessId process = -1;
     std::deque<Piece> coming;
@@ -93,7 +91,7 @@ class VirtualSockets {
     absl::Duration end_at = absl::InfiniteDuration();    // when the other end's close arrives
     absl::Duration reset_at = absl::InfiniteDuration();  // when this end notices a reset
     bool is_open = true;
-    bool is_silent = false;  // the host has lost its power
+    bool is_silent = false;  // the host has lost power
   };
   struct Connection {
     std::array<Side, 2> sides;
@@ -104,7 +102,7 @@ class VirtualSockets {
     size_t side = 0;
   };
 
-  // A socket without a connection: it listens, its call was refused, or nothing has been done with it.
+  // A socket without a connection: it listens, its connect() was refused, or it is new.
   struct Unconnected {
     ProcessId process = -1;
     uint16_t port = 0;  // 0: not bound
@@ -118,12 +116,12 @@ class VirtualSockets {
   static Side& SideOf(const Place& place) { return place.connection->sides[place.side]; }
   static Side& OtherOf(const Place& place) { return place.connection->sides[1 - place.side]; }
   Side& EndOf(int socket) { return SideOf(ends_.at(socket)); }
-  // Returns how many of `bytes` bytes a call moves, which is a random part of them or all of them.
+  // Returns how many of `bytes` bytes a call transfers: all, or a random part of them.
   size_t SomeOf(size_t bytes);
   // Returns the number of bytes that can be read now.
   static size_t Readable(const Side& side);
   static absl::Duration ArrivalAtOther(const Place& place);
-  // Resets this end of a connection, which notices the reset soon after `from`.
+  // Resets one end of a connection, which notices that soon after `from`.
   void ResetSide(Side* side, absl::Duration from);
   void Close(const Place& place);
   Unconnected* ListenerAt(uint16_t port);

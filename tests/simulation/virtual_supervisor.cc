@@ -82,7 +82,7 @@ void VirtualSupervisor::AddPart(JobPart* part, PollSet* poll) {
 }
 
 void VirtualSupervisor::WriteQueues() {
-  // Ignores the end of the reader of `output`, because it is reported separately.
+  // Ignores that the reader of `output` has gone, because that is reported separately.
   if (output_ != nullptr) output_->Write().IgnoreError();
   for (const auto& part : parts_) {
     if (part->running() && part->input() != nullptr) part->input()->Write().IgnoreError();

@@ -17,25 +17,23 @@
 
 namespace ronda::simulation {
 
-// The supervisor of a simulated launcher or agent. VirtualSupervisor runs the members of an elastic job as the
-// production class Supervisor does. A simulation cannot use Supervisor itself, because Supervisor uses a guard process,
-// a terminal and real signals.
+// The supervisor in a simulated launcher or agent. It runs the members of an elastic job as the production class
+// Supervisor does. A simulation cannot use Supervisor itself, which uses a guard process, a terminal and real signals.
 //
-// Only the process that made a VirtualSupervisor uses it.
+// Only the process that created a VirtualSupervisor may use it.
 class VirtualSupervisor final : private JobListener {
  public:
-  // `report` and `output` must outlive this object. Each round writes the messages in `output`. nullptr means that
-  // there is no output.
+  // `report` and `output` must outlive this object. Each round sends the messages in `output`, if it is not nullptr.
   VirtualSupervisor(JobListener* report, OutputQueue* output) : report_(*report), output_(output) {}
 
-  // As Supervisor::MakeMembers.
+  // Like Supervisor::MakeMembers.
   using MakeMembers = std::function<std::unique_ptr<SupervisedMembers>(MemberSupervision supervision)>;
   void MakeElastic(const MakeMembers& make_members);
   void Watch(int fd, std::function<void()> on_ready);
   void StopWatching() { watched_.reset(); }
   void SignalParts(int signo);
 
-  // Runs until all members have ended, and calls `on_round` in each round.
+  // Runs until all members have ended. Calls `on_round` in each round.
   void Run(const std::function<void()>& on_round);
 
  private:

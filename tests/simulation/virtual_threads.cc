@@ -17,7 +17,7 @@
 namespace ronda::simulation {
 namespace {
 
-// On average, another thread runs after this many reads of the clock, or after this many locks.
+// On average, another thread runs after this many reads of the clock, or this many locks.
 constexpr uint64_t kLooksAThread = 12;
 constexpr uint64_t kLocksAThread = 24;
 // On average, one in this many waits ends without a notification, as POSIX allows.
@@ -244,8 +244,8 @@ void* VirtualWorld::RunThread(void* argument) {
   world.Wake(thread, world.threads_.size());
   Thread* const next = world.Choose();
   self_ = nullptr;
-  // The next thread joins this thread first, so it continues only after the destructors of this thread's variables have
-  // run.
+  // The next thread first joins this one. So the destructors of this thread's thread-local variables have run before
+  // the next thread continues.
   next->to_reap = thread;
   next->state = Thread::State::kReady;
   next->turn.store(1, std::memory_order_release);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// A world with simulated threads, processes and time, so that a run of production code can be repeated exactly.
+// Simulates threads, processes and time, so that a run of production code can be repeated exactly.
 #ifndef RONDA_TESTS_SIMULATION_VIRTUAL_THREADS_H_
 #define RONDA_TESTS_SIMULATION_VIRTUAL_THREADS_H_
 
@@ -20,22 +20,20 @@
 
 namespace ronda::simulation {
 
-// A group of threads that live and die together, like the threads of an operating system's process.
+// A simulated process: a group of threads that live and die together.
 using ProcessId = int;
 
-// The threads are real, but only one runs at a time. A thread runs until it reaches a scheduling point. Scheduling
-// points are locks, waits, sleeps, yields, messages, and reads of the clock. At a scheduling point a random number
-// decides whether another thread runs next. Each read of the clock advances time a little. When all threads sleep, time
-// jumps to the next deadline. So a run depends only on the seed, and equal seeds give equal runs.
+// A virtual world. Its threads are real, but only one runs at a time, until it reaches a scheduling point: a lock,
+// wait, sleep, yield, message, or read of the clock. There, a random number decides whether another thread runs next.
+// Each read of the clock advances time a little. When all threads sleep, time jumps to the next deadline. So a run
+// depends only on the seed.
 //
-// Production code runs in a world without a change, because virtual_calls.cc replaces the C library's functions for
-// threads, locks, sleeps and clocks. If a virtual thread calls such a function, the call goes to this class. For any
-// other thread the C library's function works as usual.
+// Production code runs unchanged in a world, because virtual_calls.cc replaces the C library's functions for threads,
+// locks, sleeps and clocks. Calls by virtual threads go to this class. For other threads, the functions work as usual.
 //
-// A process of the operating system has one world. The process enters the world once, and stays in it until the process
-// ends.
+// A real process has one world, which it enters once and never leaves.
 //
-// Only the running virtual thread calls the functions of a VirtualWorld.
+// Only the running virtual thread may call a VirtualWorld's functions.
 class VirtualWorld {
  public:
   // Returns the only world of this process.
@@ -45,8 +43,7 @@ class VirtualWorld {
   static bool IsInside();
 
   // Makes the calling thread the first virtual thread, in process 0. `tick` is the mean time between two reads of the
-  // clock. If no thread can ever run again, `report` is called, and then the operating system's process ends with
-  // kStuckExit.
+  // clock. If no thread can ever run again, calls `report`, and ends the real process with kStuckExit.
   struct Options {
     uint64_t seed = 0;
     absl::Duration tick = absl::Microseconds(2);
@@ -58,7 +55,7 @@ class VirtualWorld {
   absl::Duration now() const { return now_; }
   // Returns a hash of all decisions so far.
   uint64_t trace() const { return trace_; }
-  // Returns a random number from 0 to below - 1.
+  // Returns a random number from 0 to `below` - 1.
   uint64_t Random(uint64_t below) { return below <= 1 ? 0 : random_() % below; }
   bool OneIn(uint64_t many) { return Random(many) == 0; }
   absl::Duration RandomDuration(absl::Duration most) {
@@ -68,22 +65,21 @@ class VirtualWorld {
   // Processes. `main` runs in the first thread of a new process; its result is the exit code.
   ProcessId StartProcess(std::string name, std::function<int()> main);
   ProcessId current_process() const;
-  // `on_end` is called in the thread that ends a process, after its end.
+  // `on_end` is called after a process has ended, in the thread that has ended it.
   void SetOnEnd(std::function<void(ProcessId process)> on_end) { on_end_ = std::move(on_end); }
   // Ends the process of the calling thread.
   [[noreturn]] void Exit(int exit_code);
-  // Stops all threads of the process for ever. Threads that hold a lock continue until they hold none, because some
-  // locks belong to the whole world, such as the logger's.
+  // Stops all threads of the process for ever. A thread continues until it holds no lock, because some locks, such as
+  // the logger's, are shared by the whole world.
   void Kill(ProcessId process);
-  // Stops all threads of the process until the time `until`, in the same way as Kill().
+  // Stops all threads of the process until `until`, in the same way as Kill().
   void Freeze(ProcessId process, absl::Duration until);
   bool IsAlive(ProcessId process) const { return processes_[static_cast<size_t>(process)].is_alive; }
   // REQUIRES: the process is not alive.
   int ExitCode(ProcessId process) const { return processes_[static_cast<size_t>(process)].exit_code; }
   static constexpr int kKilledExit = 137, kTerminatedExit = 134, kStuckExit = 3;
 
-  // While a Shield exists, no allocation of the calling thread fails. The simulation uses a Shield for its own
-  // allocations.
+  // While a Shield exists, the calling thread's allocations do not fail. The simulation shields its own allocations.
   class Shield {
    public:
     Shield() { ++shields_; }
@@ -104,8 +100,8 @@ class VirtualWorld {
     const int shields_before_;
   };
 
-  // Describes a shortage of one process. After `after` successful allocations or new descriptors, the next `times`
-  // fail. After `after` starts of threads, one start fails.
+  // A shortage in one process: after `after` successful allocations or new descriptors, the next `times` fail.
+  // FailThread makes one thread start fail after `after` successful ones.
   struct Shortage {
     int after = 0;
     int times = 0;
@@ -117,7 +113,7 @@ class VirtualWorld {
     processes_[static_cast<size_t>(process)].descriptors = shortage;
   }
   void FailThread(ProcessId process, int after) { processes_[static_cast<size_t>(process)].threads = after; }
-  // Returns whether this allocation, or this new descriptor, of the calling thread must fail.
+  // Return whether the calling thread's current allocation, or new descriptor, must fail.
   bool FailsAllocation() { return shields_ == 0 && Fails(&processes_[static_cast<size_t>(self_->process)].memory); }
   bool FailsDescriptor();
   uint64_t descriptors_failed() const { return descriptors_failed_; }
@@ -153,7 +149,7 @@ class VirtualWorld {
     int locks = 0;                                       // the number of locks that it holds
     std::function<void()> body;
     std::atomic<int> turn{0};   // a futex: 1 when the thread may run
-    Thread* to_reap = nullptr;  // has just ended; this thread joins it before it continues
+    Thread* to_reap = nullptr;  // has just ended; this thread joins it before continuing
   };
   struct Process {
     std::string name;
@@ -169,7 +165,7 @@ class VirtualWorld {
 
   static bool Fails(Shortage* shortage);
 
-  // Returns an address instead of the real handle, because the system reuses real handles after a thread has ended.
+  // Returns an address instead of the real handle, which the system reuses after a thread has ended.
   static pthread_t HandleOf(const Thread& thread) { return reinterpret_cast<pthread_t>(&thread); }
   Thread& AddThread(ProcessId process, std::function<void()> body);
   static void* RunThread(void* thread);

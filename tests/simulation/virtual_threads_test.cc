@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Tests VirtualWorld itself. A process has one world, so each test runs in a separate process.
+// Tests VirtualWorld itself. Each test runs in its own process, because a process has only one world.
 #include "tests/simulation/virtual_threads.h"
 
 #include <fcntl.h>
@@ -174,7 +174,7 @@ TEST(VirtualWorldTest, AllocationsAndThreadsFailWhereTheyAreTo) {
   });
 }
 
-// Returns whether no descriptor could be made.
+// Returns whether the file is invalid because no descriptor could be created.
 bool IsLacking(const UniqueFd& file) { return !file.valid() && errno == EMFILE; }
 
 TEST(VirtualWorldTest, DescriptorsFailWhereTheyAreTo) {
@@ -205,7 +205,7 @@ TEST(VirtualWorldTest, AWorldThatIsStuckSaysSo) {
               ::testing::ExitedWithCode(VirtualWorld::kStuckExit), "");
 }
 
-// Starts two processes. The second process waits for a message from the first process.
+// Starts two processes, the second of which waits for a message from the first.
 bool Exchange(const std::function<void(VirtualNetwork& network, ProcessId a, ProcessId b)>& fault,
               absl::StatusCode expected, absl::string_view content) {
   VirtualNetwork network({.latency = absl::Milliseconds(1)});

@@ -13,7 +13,7 @@
 // The address at which the program was loaded. The linker defines this symbol.
 extern "C" const char __executable_start;
 
-// The C library's allocation functions, under the names that programs use if they replace malloc.
+// The C library's allocation functions, under names by which programs that replace malloc can still call them.
 extern "C" {
 void* __libc_malloc(size_t size);
 void* __libc_calloc(size_t count, size_t size);
@@ -27,7 +27,7 @@ constexpr int kDepth = 32;
 
 std::atomic<bool> counting{false};
 std::atomic<int64_t> count{0};
-// The stack of the first allocation, which is written by the thread that made the allocation.
+// The call stack of the first allocation. Only the thread that made the allocation writes it.
 void* first_stack[kDepth];
 std::atomic<int> first_depth{0};
 
@@ -71,7 +71,7 @@ RONDA_REPLACES_LIBC int posix_memalign(void** memory, size_t alignment, size_t s
 namespace ronda::testing {
 
 Allocations CountAllocations(const std::function<void()>& body) {
-  // The first call of backtrace() loads a library, which allocates memory, so it must come before the count begins.
+  // The first call of backtrace() loads a library, which allocates memory, so it must come before counting begins.
   void* unused[1];
   backtrace(unused, 1);
   count.store(0);

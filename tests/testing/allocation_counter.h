@@ -16,7 +16,7 @@ struct Allocations {
   std::string first;  // call stack of the first: return addresses relative to the program's start, for addr2line
 };
 
-// Calls `body` once, and counts the allocations of all threads of the process during this call. Not reentrant.
+// Calls `body` once, and counts the allocations that all threads of the process make meanwhile. Not reentrant.
 Allocations CountAllocations(const std::function<void()>& body);
 
 }  // namespace ronda::testing

@@ -9,8 +9,7 @@
 
 namespace ronda::testing {
 
-// Polls until `condition` holds. Returns false if `condition` does not hold within `timeout`, which happens only if
-// there is a defect.
+// Polls until `condition` holds, and returns true. Returns false after `timeout`, which happens only if there is a bug.
 template <typename Condition>
 bool Await(const Condition& condition, absl::Duration timeout = absl::Seconds(30)) {
   const absl::Time deadline = SteadyNow() + timeout;

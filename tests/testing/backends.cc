@@ -69,7 +69,7 @@ std::vector<Transport> ConnectShmSeparately(const BackendOptions& options) {
   return transports;
 }
 
-// A job whose ranks are to be connected.
+// The job whose ranks Entry::connect connects.
 struct Setup {
   BackendOptions options;
   HostMap hosts;
@@ -78,16 +78,16 @@ struct Setup {
 
 using Across = DeviceHierarchyOptions::Across;
 
-// The numbers of ranks with which a backend is tested.
+// Predicates for the numbers of ranks that a backend is tested with.
 bool Alone(int size) { return size == 1; }
 bool Any(int) { return true; }
 bool Several(int size) { return size > 1; }
-// Backends that are a layer below messages, or on top of another backend, need only two and three ranks: more ranks
-// would test nothing new.
+// "Tcp" differs from "Mpi" only below the interface for messages, so tests with more than three ranks would show
+// nothing new.
 bool TwoOrThree(int size) { return size == 2 || size == 3; }
 bool UpToFour(int size) { return size <= 4; }
-// Three ranks make hosts of different sizes, and four ranks make hosts of equal sizes. Eight ranks make three hosts,
-// whose ranks are not consecutive.
+// With three ranks, the two hosts have different sizes; with four, the same size. With eight ranks there are three
+// hosts, and the ranks on a host are not consecutive.
 bool ThreeOrFour(int size) { return size == 3 || size == 4; }
 bool ThreeOrEight(int size) { return size == 3 || size == 8; }
 
@@ -97,17 +97,17 @@ constexpr bool kThreadSanitizer = true;
 constexpr bool kThreadSanitizer = false;
 #endif
 
-// ThreadSanitizer identifies memory by its address. So it would not see the synchronization between two mappings of the
-// same memory.
+// ThreadSanitizer identifies memory by its address, so it does not see synchronization between two mappings of the same
+// memory.
 bool MayMapTwice(int) { return !kThreadSanitizer; }
 bool NeedsDevices(int) { return HasDevices(); }
 bool NeedsNccl(int size) { return std::getenv(kRealPlugin) == nullptr || HasNcclDevices(size); }
 
-// The facts that the test suites need about a backend. A new backend needs another line in kEntries.
+// What the test suites need to know about a backend. A new backend needs a new entry in kEntries.
 struct Entry {
   Backend backend;
   enum class Tensors { kOnHost, kOnDevice } tensors = Tensors::kOnHost;
-  // Whether the backend treats ranks of other hosts differently, and so needs at least two hosts.
+  // Whether the backend treats ranks on other hosts differently, so that its tests need at least two hosts.
   enum class Hosts { kOne, kSeveral } hosts = Hosts::kOne;
   bool says_who_has_left = true;
   bool (*is_testable)(int size) = Any;   // in this build
@@ -123,19 +123,19 @@ constexpr Entry kEntries[] = {
      .is_meant_for = Alone,
      .connect = [](const Setup&) { return ConnectSelf(); }},
     {.backend = {"InProcess"}, .connect = [](const Setup& setup) { return ConnectInProcess(setup.options); }},
-    // One mapping for all ranks, and slots so small that little data needs many chunks.
+    // All ranks share one mapping. The slots are so small that even little data takes many chunks.
     {.backend = {"Shm"}, .connect = [](const Setup& setup) { return ConnectShm(setup.options); }},
     // Each rank maps the memory separately, as processes do.
     {.backend = {"ShmSeparately"},
      .is_testable = MayMapTwice,
      .connect = [](const Setup& setup) { return ConnectShmSeparately(setup.options); }},
-    // Several hosts: shared memory on each, messages across.
+    // Shared memory within a host, and messages between hosts.
     {.backend = {"Hierarchical"},
      .hosts = Hosts::kSeveral,
      .is_testable = Several,
      .is_meant_for = Several,
      .connect = [](const Setup& setup) { return ConnectHierarchicalTransports(setup.hosts, setup.seed); }},
-    // Messages between all ranks, with varying delay, in small chunks.
+    // Messages between all ranks, with random delays and small chunks.
     {.backend = {"Mpi"},
      .says_who_has_left = false,
      .connect = [](const Setup& setup) { return ConnectMessageTransports(setup.options.size, setup.seed); }},
@@ -143,13 +143,13 @@ constexpr Entry kEntries[] = {
      .says_who_has_left = false,
      .is_meant_for = TwoOrThree,
      .connect = [](const Setup& setup) { return ConnectTcpTransports(setup.options.size); }},
-    // Tensors of devices, through small slots of pinned memory, to InProcess.
+    // Device tensors are copied through small slots of pinned memory, and travel as in InProcess.
     {.backend = {"Staged"},
      .tensors = Tensors::kOnDevice,
      .is_testable = NeedsDevices,
      .is_meant_for = UpToFour,
      .connect = [](const Setup& setup) { return ConnectStagedTransports(setup.options.size); }},
-    // Tensors of devices, one device per rank, through a fake NCCL.
+    // Device tensors travel through NCCL. Each rank has its own device.
     {.backend = {"Nccl"},
      .tensors = Tensors::kOnDevice,
      .is_testable = NeedsNccl,
@@ -159,12 +159,12 @@ constexpr Entry kEntries[] = {
      .is_testable = NeedsNccl,
      .is_meant_for = UpToFour,
      .connect = [](const Setup& setup) { return ConnectNcclTransports(setup.options.size, SumOrder::kOfRanks); }},
-    // Tensors of devices that ranks share and that map each other's memory, through small slots.
+    // Device tensors travel through small slots. Ranks share devices, and the devices map each other's memory.
     {.backend = {"Peer"},
      .tensors = Tensors::kOnDevice,
      .is_testable = NeedsDevices,
      .connect = [](const Setup& setup) { return ConnectPeerTransports(setup.options.size); }},
-    // Tensors of devices, on several hosts: a fake NCCL on each, the messages of Hierarchical across.
+    // Device tensors travel through a fake NCCL within a host, and as the messages of Hierarchical between hosts.
     {.backend = {"HierarchicalStaged"},
      .tensors = Tensors::kOnDevice,
      .hosts = Hosts::kSeveral,
@@ -172,7 +172,7 @@ constexpr Entry kEntries[] = {
      .is_meant_for = ThreeOrFour,
      .connect =
          [](const Setup& setup) { return ConnectDeviceHierarchyTransports(setup.hosts, Across::kStaged, setup.seed); }},
-    // As HierarchicalStaged, with a fake NCCL across hosts.
+    // Like HierarchicalStaged, but with a fake NCCL between hosts too.
     {.backend = {"HierarchicalNccl"},
      .tensors = Tensors::kOnDevice,
      .hosts = Hosts::kSeveral,
@@ -202,7 +202,7 @@ bool IsTestable(Backend backend, int size) { return EntryOf(backend).is_testable
 HostMap HostsOf(Backend backend, int size) {
   HostMap map;
   if (!HasHosts(backend)) return map;
-  // The sizes of the hosts may be equal or different, and their ranks consecutive or not.
+  // Depending on `size`, the hosts have the same number of ranks or not, and their ranks are consecutive or not.
   const int hosts = size == 8 ? 3 : 2;
   map.hosts.resize(hosts);
   for (RankId rank = 0; rank < size; ++rank) map.hosts[size == 8 ? rank % hosts : rank * hosts / size].push_back(rank);

@@ -18,8 +18,8 @@
 
 namespace ronda::testing {
 
-// A backend that can run a job whose ranks are threads of one test, by the name of its row in the table of backends.cc.
-// A backend needs a constant here only if a test names it.
+// A backend that can run a job whose ranks are threads of one test. `name` is that of its entry in backends.cc. Only
+// backends that a test refers to need a constant here.
 struct Backend {
   absl::string_view name;
 
@@ -45,16 +45,16 @@ inline constexpr Backend Backend::kHierarchicalNccl = {"HierarchicalNccl"};
 
 std::string Name(Backend backend);
 
-// Returns whether the backend treats ranks of other hosts differently, and so needs at least two hosts.
+// Returns whether the backend treats ranks on other hosts differently, so that its tests need at least two hosts.
 bool HasHosts(Backend backend);
 
-// Returns whether a rank that waits for another rank learns at once that the other rank has left.
+// Returns whether a rank learns at once that a rank for which it waits has left.
 bool SaysWhoHasLeft(Backend backend);
 
 // Returns whether `backend` can be tested with `size` ranks in this build.
 bool IsTestable(Backend backend, int size);
 
-// Returns the hosts of the ranks of a job of `size`; empty if the backend does not distinguish hosts.
+// Returns which ranks of a job of `size` ranks are on which host, or an empty map if the backend ignores hosts.
 HostMap HostsOf(Backend backend, int size);
 
 struct BackendOptions {
@@ -65,8 +65,8 @@ struct BackendOptions {
 // REQUIRES: IsTestable(backend, options.size).
 std::vector<Transport> ConnectRanks(Backend backend, const BackendOptions& options);
 
-// The rest of this header is for tests of all backends, with several numbers of ranks. Such a test checks guarantees
-// that every backend gives.
+// The rest of this header is for tests that run on all backends, with several numbers of ranks. Such a test checks what
+// every backend guarantees.
 
 struct BackendRanks {
   Backend backend;
@@ -75,34 +75,34 @@ struct BackendRanks {
 
 std::ostream& operator<<(std::ostream& out, const BackendRanks& parameter);
 
-// Returns each backend for host memory with each of the numbers of ranks in `sizes` that it supports. A backend must
-// support at least one number.
+// Returns every backend for host memory, with each number of ranks in `sizes` that suits it. Leaves out backends that
+// no number suits.
 std::vector<BackendRanks> EveryBackend(const std::vector<int>& sizes);
 
-// Returns the results of EveryBackend, and the backends for device memory.
+// Like EveryBackend, but also returns the backends for device memory.
 std::vector<BackendRanks> EveryBackendAndDevice(const std::vector<int>& sizes);
 
-// Returns the results of EveryBackend without the backends that span several hosts.
+// Like EveryBackend, but without the backends that span several hosts.
 std::vector<BackendRanks> EveryFlatBackend(const std::vector<int>& sizes);
 
 // Returns a name such as "Shm3".
 std::string NameOfBackendRanks(const ::testing::TestParamInfo<BackendRanks>& info);
 
-// A test with a job of connected ranks, which are threads of the test.
+// A fixture with a job of connected ranks. Each rank is a thread of the test.
 //
 //   class MyTest : public BackendTest {};
 //   INSTANTIATE_TEST_SUITE_P(Backends, MyTest, ::testing::ValuesIn(EveryBackend({1, 2, 5})), NameOfBackendRanks);
 class BackendTest : public ::testing::TestWithParam<BackendRanks> {
  protected:
   void SetUp() override;
-  // Ends the communicators of all ranks at the same time, because some communicators wait for each other.
+  // Destroys the communicators of all ranks at the same time, because some destructors wait for the other ranks.
   void TearDown() override;
 
   int size() const { return static_cast<int>(transports_.size()); }
   Transport& transport(RankId rank) { return transports_[rank]; }
   HostMap hosts() const { return HostsOf(GetParam().backend, GetParam().size); }
 
-  // Runs body(rank, transport) on one thread per rank. The text of an expectation that fails in `body` names the rank.
+  // Runs body(rank, transport) on one thread per rank. If an expectation in `body` fails, its message names the rank.
   template <typename Body>
   void OnEveryRank(const Body& body) {
     RunRanksOn(transports_, [&](RankId rank, Transport& transport) {

@@ -22,7 +22,7 @@ namespace {
 
 constexpr absl::Duration kTimeout = absl::Minutes(1);
 
-// Returns the two ends of a pipe, which other processes of the test do not inherit.
+// Returns the two ends of a pipe, which programs started by the test do not inherit.
 std::pair<UniqueFd, UniqueFd> MakePipe() {
   int ends[2] = {-1, -1};
   EXPECT_EQ(pipe2(ends, O_CLOEXEC), 0);
@@ -108,7 +108,7 @@ void CommandedProcess::Kill() {
 
 void CommandedProcess::ExpectEnd() {
   to_.Reset();
-  // Expects that the process ends without another line, because a line would answer no command.
+  // Expects no further line, because every command has been answered.
   EXPECT_EQ(answers_->Next(kTimeout), std::nullopt);
   EXPECT_EQ(Wait(), 0);
 }

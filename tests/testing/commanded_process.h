@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// A process that a test starts, and controls line by line.
+// A process that a test starts, and controls through lines of text.
 #ifndef RONDA_TESTS_TESTING_COMMANDED_PROCESS_H_
 #define RONDA_TESTS_TESTING_COMMANDED_PROCESS_H_
 
@@ -16,13 +16,13 @@
 
 namespace ronda::testing {
 
-// Reads lines from a descriptor, and does not close the descriptor. Thread-compatible.
+// Reads lines from a file descriptor, which it does not close. Thread-compatible.
 class LineReader {
  public:
   explicit LineReader(int fd) : fd_(fd) {}
 
-  // Returns the next line without its line end. Returns nullopt if no line came within `timeout`, or if the writer has
-  // closed the pipe.
+  // Returns the next line without its newline, or nullopt if no line arrives within `timeout` or the writer has closed
+  // the pipe.
   std::optional<std::string> Next(absl::Duration timeout);
 
  private:
@@ -30,19 +30,19 @@ class LineReader {
   std::string text_;  // the beginning of a line whose end has not arrived yet
 };
 
-// Another process of this test's binary, which runs one of the binary's rank programs (RankProgramMain). The program
-// reads commands from its standard input, and answers on its standard output. The program shares standard error with
+// A child process that runs one of the rank programs of this test binary (RankProgramMain), or any other program. The
+// program reads commands from its standard input, and answers on its standard output. It shares standard error with
 // this process.
 //
 // Thread-compatible. The destructor kills the process if it still runs.
 class CommandedProcess {
  public:
-  // The descriptor number of `inherited` in the started process.
+  // The number of the descriptor `inherited` in the started process.
   static constexpr int kInheritedFd = 9;
 
   CommandedProcess(const std::string& program, const std::vector<std::pair<std::string, std::string>>& env);
-  // Starts a process that runs argv, with `env` in addition to this process's variables. The process gets the
-  // descriptor `inherited` under the number kInheritedFd. -1 means no descriptor.
+  // Starts a process that runs argv, with `env` in addition to this process's variables. The process inherits the
+  // descriptor `inherited` as descriptor kInheritedFd; -1 means none.
   CommandedProcess(std::vector<std::string> argv, const std::vector<std::pair<std::string, std::string>>& env,
                    int inherited);
   ~CommandedProcess();
@@ -53,20 +53,19 @@ class CommandedProcess {
 
   void Tell(const std::string& line);
 
-  // Returns the next line of the process's answers. If no line comes within a minute, the test fails and the result is
-  // empty.
+  // Returns the next line that the process prints. If no line arrives within a minute, fails the test and returns "".
   std::string Hear();
 
-  // Returns all output until the process has ended, or has written nothing for a minute.
+  // Returns the remaining output. Stops reading when the process ends, or has written nothing for a minute.
   std::string Rest();
 
-  // Waits for the end of the process, and returns the status from waitpid().
+  // Waits for the process to end, and returns its status from waitpid().
   int Wait();
 
-  // Kills the process with SIGKILL, and waits for its end.
+  // Kills the process with SIGKILL, and waits for it to end.
   void Kill();
 
-  // Closes the process's standard input, and expects that the process then ends without an error.
+  // Closes the process's standard input, and expects the process to exit without an error.
   void ExpectEnd();
 
  private:

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// A model that counts samples, for tests that an elastic job neither loses a sample nor counts it twice.
+// A model that counts samples. Tests use it to check that an elastic job neither loses a sample nor counts it twice.
 #ifndef RONDA_TESTS_TESTING_COUNTING_MODEL_H_
 #define RONDA_TESTS_TESTING_COUNTING_MODEL_H_
 
@@ -15,8 +15,9 @@
 
 namespace ronda::testing {
 
-// Counts how often each sample has been part of a step, and changes weights by the samples' values. The counts are part
-// of the state, like the weights. A step that is lost, repeated or half applied makes the counts wrong.
+// The state consists of weights, and of the number of steps that each sample was part of. Backward() computes the
+// contribution of one batch to both; the trainer reduces and applies it. A step that is lost, repeated or half applied
+// makes the counts wrong.
 struct CountingModel {
   static constexpr std::size_t kWeights = 5000;
 
@@ -44,7 +45,7 @@ struct CountingModel {
     }
   }
 
-  // Returns a number that is equal on all ranks whose weights have equal bits.
+  // Returns a hash of the bits of the weights.
   std::uint64_t Hash() const {
     std::uint64_t hash = 14695981039346656037u;
     for (const float weight : weights) {

@@ -26,7 +26,7 @@
 namespace ronda::testing {
 namespace {
 
-// The fake or real devices of a test, and the plugin that runs them.
+// The devices of a test, fake or real, and the plugin that drives them.
 struct Machine {
   std::shared_ptr<const FakeCuda> fake;  // nullptr: the devices are real
   const ronda_cuda_plugin* plugin;
@@ -41,7 +41,7 @@ absl::StatusOr<Machine> RealMachine(const std::string& path) {
 
 Machine FakeMachineFor(int size, int queues) {
   constexpr int kDevices = 2;
-  // Streams with random pauses reveal missing waits.
+  // Random pauses in the streams reveal missing waits.
   auto fake = std::make_shared<const FakeCuda>(FakeCuda::Options{.devices = kDevices,
                                                                  .delay_seed = static_cast<uint64_t>(size == 3 ? 3 : 0),
                                                                  .host_access = FakeMemory::HostAccess::kFatal,
@@ -134,7 +134,7 @@ std::string Variable(const char* name) {
   return value == nullptr ? "" : value;
 }
 
-// For real devices, loads the real NCCL from the path in RONDA_NCCL_LIBRARY, or from where ranks would find it.
+// For real devices, loads the real NCCL, which it finds as ranks do.
 absl::StatusOr<std::shared_ptr<const NcclLibrary>> NcclOf(const Machine& machine) {
   if (machine.fake != nullptr) return LoadFakeNccl(machine.plugin);
   return LoadNccl(Variable("RONDA_NCCL_LIBRARY"), Variable("CUDA_HOME"), Variable("VIRTUAL_ENV"));
@@ -143,7 +143,7 @@ absl::StatusOr<std::shared_ptr<const NcclLibrary>> NcclOf(const Machine& machine
 // Makes a machine with one device per rank.
 absl::StatusOr<Machine> MachineWith(int devices) {
   if (const char* const path = std::getenv(kRealPlugin)) return RealMachine(path);
-  // Streams with random pauses reveal missing waits.
+  // Random pauses in the streams reveal missing waits.
   auto fake =
       std::make_shared<const FakeCuda>(FakeCuda::Options{.devices = devices,
                                                          .delay_seed = static_cast<uint64_t>(devices == 3 ? 3 : 0),
@@ -213,7 +213,7 @@ absl::StatusOr<std::unique_ptr<Communicator>> PutOnDevice(const std::shared_ptr<
       .host = parts.host.get(),
       .levels = &*transport.levels,
       .job_failure = [control = transport.control.get()] { return control->failure(); }};
-  // Chunks are small, so that even small tensors have several chunks.
+  // Chunks are smaller than the default, so that smaller tensors take several chunks.
   RONDA_ASSIGN_OR_RETURN(DeviceTransport connected, ConnectDeviceHierarchy({.request = request,
                                                                             .library = LoadFakeNccl(cuda->table()),
                                                                             .across = across,
@@ -228,7 +228,7 @@ std::vector<Transport> ConnectDeviceHierarchyTransports(const HostMap& map, Devi
                                                         uint64_t seed) {
   std::vector<Transport> transports = ConnectHierarchicalTransports(map, seed);
   const int size = static_cast<int>(transports.size());
-  // Streams with random pauses reveal missing waits.
+  // Random pauses in the streams reveal missing waits.
   const auto cuda = std::make_shared<FakeCuda>(FakeCuda::Options{
       .devices = size, .delay_seed = size == 3 ? seed : 0, .host_access = FakeMemory::HostAccess::kFatal});
   for (RankId rank = 0; rank < size; ++rank) {

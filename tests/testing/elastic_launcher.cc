@@ -133,7 +133,7 @@ void ElasticLauncher::RecordEnd(size_t index) {
 }
 
 void ElasticLauncher::Tell(size_t member, const LauncherMessage& message) const {
-  // A member that has just died cannot receive messages.
+  // Ignores errors, because a member that has just died cannot receive messages.
   if (members_[member].socket.valid()) {
     SendMembershipMessage(members_[member].socket.get(), Encode(message)).IgnoreError();
   }

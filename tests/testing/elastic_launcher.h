@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The launcher of an elastic job inside a test. The launcher assigns ranks to the members, as rondarun does, and gives
-// the test the members' results.
+// A launcher of elastic jobs that runs inside a test. It assigns ranks to the members, as rondarun does, and records
+// what each member did.
 #ifndef RONDA_TESTS_TESTING_ELASTIC_LAUNCHER_H_
 #define RONDA_TESTS_TESTING_ELASTIC_LAUNCHER_H_
 
@@ -19,17 +19,17 @@
 
 namespace ronda::testing {
 
-// What a member has printed, requested and returned.
+// What a member printed, requested and returned.
 struct MemberResult {
   int status = -1;                 // from waitpid()
   std::string output;              // on its standard output
-  std::vector<JoinRequest> joins;  // the requests with which it has joined
+  std::vector<JoinRequest> joins;  // its requests to join
 };
 
-// Members are numbered in the order of their starts, and get ranks in the same order.
+// Members are numbered in the order in which they start, and get ranks in the same order.
 //
-// The next epoch begins as soon as all members have joined it, except the members that have ended or leave. The
-// launcher also waits until the processes that it has started have joined.
+// The next epoch begins as soon as every member has joined it, except members that have ended or are leaving. The
+// launcher also waits for the members that it has just started.
 //
 // Thread-compatible.
 class ElasticLauncher {
@@ -43,8 +43,8 @@ class ElasticLauncher {
   // Starts a member, and admits it as soon as it has joined. Only this member gets `environment`.
   void Start(const Environment& environment = {});
 
-  // Runs the job until all members have ended. If no event happens for minutes, the test fails, and the members are
-  // killed. Calls `on_met` with the number of members whenever all members of an epoch have met.
+  // Runs the job until all members have ended. If nothing happens for four minutes, fails the test and kills the
+  // members. Calls `on_met` with the number of members whenever all members of an epoch have met.
   void Run(const std::function<void(int size)>& on_met = {});
 
   void Kill(size_t member, int signal) const;
@@ -91,7 +91,7 @@ class ElasticLauncher {
   std::vector<int> sizes_;
   int64_t epoch_ = -1;
   int size_ = 0;
-  int unmet_ = -1;  // members that have not reported that they have met the others; -1: all have, and the test knows
+  int unmet_ = -1;  // members that have not met the others yet; -1: all have, and the test has been told
   bool is_change_told_ = false;
   std::optional<std::pair<size_t, std::string>> last_;
 };

@@ -37,8 +37,8 @@ class FakeClock : public Clock {
   absl::Time now_ ABSL_GUARDED_BY(mu_);
 };
 
-// A control plane that forwards all calls to another control plane. Tests derive classes from ForwardingControlPlane
-// that delay or inspect messages, so that a race between messages always ends in the same way.
+// A control plane that forwards all calls to another control plane. Tests derive from it to inspect messages, or to
+// delay messages so that a race between them always ends the same way.
 //
 // Thread-safe if the other control plane is thread-safe.
 class ForwardingControlPlane : public ControlPlane {

@@ -30,7 +30,7 @@ namespace {
 
 enum class Side { kSender, kReceiver };
 
-// A message, which is created when its sender or its receiver posts it first.
+// A message. The sender or the receiver creates it, whichever posts first.
 struct Message {
   const void* source = nullptr;
   void* destination = nullptr;
@@ -60,7 +60,7 @@ class Post {
 
   int size() const { return size_; }
 
-  // Returns the number of the message.
+  // Returns the message number.
   uint64_t Send(RankId from, RankId to, const void* data, size_t bytes) {
     const MutexLock lock(&mu_);
     Channel& channel = ChannelOf(from, to);
@@ -86,7 +86,7 @@ class Post {
     return number;
   }
 
-  // Makes all possible progress on `side` of the message. Returns whether this side is done.
+  // Advances `side` of the message as far as possible. Returns whether this side is done.
   absl::StatusOr<bool> Advance(RankId from, RankId to, uint64_t number, Side side) {
     const MutexLock lock(&mu_);
     Channel& channel = ChannelOf(from, to);
@@ -175,7 +175,7 @@ class FakeMessages : public PointToPoint {
     return {.words = {next_++, 0}};
   }
 
-  // Any call may advance any transfer of the caller, as with an MPI.
+  // Any call may advance any transfer of the calling rank, as in MPI.
   absl::Status AdvanceAll() {
     for (auto& [id, transfer] : under_way_) {
       if (transfer.is_done) continue;
@@ -279,10 +279,10 @@ namespace {
 
 using Worlds = std::vector<std::shared_ptr<ShmWorld>>;
 
-// A control plane whose failure also ends waits in the shared memory of every host.
+// A control plane that, when the job fails, also ends the waits in every host's shared memory.
 class LinkedControlPlane : public ForwardingControlPlane {
  public:
-  // `hosts` has the ShmWorld of one rank of each host.
+  // `hosts` has one ShmWorld of each host, from any of its ranks.
   LinkedControlPlane(std::unique_ptr<ControlPlane> job, Worlds hosts)
       : ForwardingControlPlane(std::move(job)), hosts_(std::move(hosts)) {}
 
@@ -295,7 +295,7 @@ class LinkedControlPlane : public ForwardingControlPlane {
   const Worlds hosts_;
 };
 
-// Connects the ranks of each host by shared memory.
+// Connects the ranks of each host through shared memory.
 std::vector<Worlds> ConnectHosts(const HostMap& map, int size) {
   std::vector<Worlds> hosts;
   for (const std::vector<RankId>& ranks : map.hosts) {
@@ -310,7 +310,7 @@ std::vector<Worlds> ConnectHosts(const HostMap& map, int size) {
   return hosts;
 }
 
-// Returns the recorders of all ranks. Each recorder is in its host's shared memory.
+// Returns the flight recorders of all ranks. Each recorder is in the shared memory of its rank's host.
 std::shared_ptr<FlightBoard> BoardOf(const HostMap& map, const std::vector<Worlds>& hosts, int size) {
   std::vector<FlightRecorder*> recorders;
   for (RankId rank = 0; rank < size; ++rank) {
@@ -365,7 +365,7 @@ std::vector<Transport> ConnectHierarchicalTransports(const HostMap& map, uint64_
   std::vector<Transport> transports;
   for (RankId rank = 0; rank < size; ++rank) {
     const HostPosition self = PositionOf(map, rank);
-    // Chunks are small, so that even small tensors have several chunks.
+    // Chunks are smaller than the default, so that smaller tensors take several chunks.
     HierarchicalCommunicator::Options levels = {.rank = rank, .hosts = map, .chunk_bytes = size_t{1} << 20};
     levels.local = std::make_unique<ShmCommunicator>(hosts[self.host][self.local_rank]);
     if (self.local_rank < static_cast<int>(across.size()))

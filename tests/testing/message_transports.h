@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Provides fake messages, and TCP messages, between ranks that are threads of a test.
+// Connects ranks that are threads of a test, through fake messages or TCP.
 #ifndef RONDA_TESTS_TESTING_MESSAGE_TRANSPORTS_H_
 #define RONDA_TESTS_TESTING_MESSAGE_TRANSPORTS_H_
 
@@ -16,20 +16,20 @@
 
 namespace ronda::testing {
 
-// Returns a PointToPoint for each of `size` ranks. Only a rank's own calls read or write the rank's buffers, as with a
-// strict MPI. Some messages are read from the sender's buffer at once. Other messages, which `seed` chooses, are read
-// only after the receiver has asked for them and a few calls have passed. It is an error if the sizes of sender and
-// receiver differ.
+// Returns a PointToPoint for each of `size` ranks. A rank's buffers are read and written only during the rank's own
+// calls, as in a strict MPI. Depending on `seed`, a message is read from the sender's buffer at once, or only after the
+// receiver has asked for it and the sender has made a few more calls. It is an error if the sender and the receiver
+// pass different sizes.
 //
-// Different threads can use the objects of different ranks. Each object is as thread-safe as PointToPoint says.
+// The ranks can be on different threads. Each object is as thread-safe as PointToPoint documents.
 std::vector<std::unique_ptr<PointToPoint>> ConnectFakeMessages(int size, uint64_t seed);
 
-// The following functions are for messages over TCP between ranks that are threads of a test.
+// The following functions connect ranks over TCP.
 
-// Returns the listener of a rank on loopback, or nullptr after a test failure.
+// Returns a rank's listener on loopback. If it cannot listen, fails the test and returns nullptr.
 std::unique_ptr<TcpListener> ListenOnLoopback();
 
-// Returns the arguments with which `rank` calls ConnectTcp, if the ranks listen at `listeners`.
+// Returns the options for the ConnectTcp call of `rank`, in a job whose ranks listen at `listeners`.
 TcpMeshOptions MeshOptions(const std::vector<std::unique_ptr<TcpListener>>& listeners, RankId rank);
 
 // Connects `size` ranks on loopback, and returns a PointToPoint for each rank. If the ranks do not connect, fails the
@@ -38,18 +38,18 @@ std::vector<std::unique_ptr<PointToPoint>> ConnectTcpMessages(int size);
 
 // The following functions are for jobs whose tensors travel as messages. Every rank is a thread of the test.
 
-// Returns one transport per rank. A transport has a MessageCommunicator over fake messages with this seed, and a
-// control plane within the process. Chunks are so small that even little data needs many chunks.
+// Returns one transport per rank. Each transport has a MessageCommunicator over ConnectFakeMessages, and an in-process
+// control plane. Chunks are so small that even little data takes many chunks.
 std::vector<Transport> ConnectMessageTransports(int size, uint64_t seed);
 
-// Does the same as ConnectMessageTransports, over TCP on loopback. If the ranks do not connect, fails the test and
-// returns an empty list.
+// Like ConnectMessageTransports, but over TCP on loopback. If the ranks do not connect, fails the test and returns an
+// empty list.
 std::vector<Transport> ConnectTcpTransports(int size);
 
 // The following function is for jobs on several hosts. Every rank is a thread of the test.
 
-// Returns one transport per rank. Ranks of one host use shared memory, and ranks of different hosts use fake messages
-// with this seed. The control plane is within the process.
+// Returns one transport per rank. Tensors travel through shared memory within a host, and as fake messages
+// (ConnectFakeMessages) between hosts. The control plane is in-process.
 std::vector<Transport> ConnectHierarchicalTransports(const HostMap& map, uint64_t seed);
 
 }  // namespace ronda::testing

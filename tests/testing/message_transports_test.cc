@@ -12,7 +12,7 @@ namespace {
 
 using Request = PointToPoint::Request;
 
-// A message must have arrived after this number of calls of Test.
+// A message must arrive within this number of calls to Test().
 constexpr int kCalls = 20;
 
 bool EndsWithin(PointToPoint& end, std::vector<Request> requests, int calls) {

@@ -62,7 +62,7 @@ namespace {
 constexpr size_t kGuardBytes = 64;
 constexpr size_t kAlignment = 16;
 
-// A copy on the device of a host buffer, which may be nullptr or empty.
+// A device copy of a host buffer, which may be nullptr or empty.
 class DeviceCopy {
  public:
   DeviceCopy(DeviceAccess& access, const void* host, size_t bytes)
@@ -76,7 +76,7 @@ class DeviceCopy {
 
   void* data() const { return host_ == nullptr ? nullptr : memory_.data() + before_; }
 
-  // Copies the device's content to the host buffer. Writes only if the content has changed, because inputs are const.
+  // Copies the device's content back to the host buffer, but only if it has changed, because inputs are const.
   void CopyBack() const {
     if (host_ == nullptr) return;
     const std::string all = access_.Read(memory_.data(), memory_.size());
@@ -97,7 +97,7 @@ class DeviceCopy {
   DeviceMemory memory_;
 };
 
-// A segment of a call, and copies of its buffers on the device.
+// Device copies of the buffers of one segment of a call.
 struct SegmentCopy {
   SegmentCopy(DeviceAccess& device, const ReduceCall& call, const Segment& segment)
       : input(device, segment.input, segment.count * SizeOf(call.dtype)),

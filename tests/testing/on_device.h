@@ -40,10 +40,10 @@ class DeviceAccess {
   DeviceMemory pinned_;  // buffer for the copies
 };
 
-// Lets a device's communicator pass the tests of communicators for host memory. OnDevice copies the buffers of each
-// call to the device, waits for the stream, and copies back the bytes that have changed. Buffers on the device have the
-// same alignment as the host's buffers, and guard bytes around them. If a call has a vote, the host's communicator
-// holds the vote before the device's communicator gets the call, as in the engine.
+// Runs a communicator for device memory in tests for host memory. OnDevice copies the buffers of each call to the
+// device, waits for the stream, and copies changed buffers back. The device buffers have the alignment of the host
+// buffers, and guard bytes around them. If a call has a vote, the ranks first vote through the host communicator, as in
+// the engine.
 //
 // Thread-compatible, like every communicator.
 class OnDevice : public Communicator {
@@ -53,7 +53,7 @@ class OnDevice : public Communicator {
     std::shared_ptr<const void> cuda;  // the object that the device needs: a FakeCuda, or nothing
     std::shared_ptr<Device> device;
     std::unique_ptr<DeviceStream> stream;
-    std::unique_ptr<Communicator> host;          // holds votes; the device's communicator may use it
+    std::unique_ptr<Communicator> host;          // for votes; the device communicator may use it, too
     std::unique_ptr<Communicator> communicator;  // works on the device, on the stream
   };
 
@@ -61,8 +61,7 @@ class OnDevice : public Communicator {
 
   const Parts& parts() const { return parts_; }
 
-  // Does the same as Reduce, but the function `reduce` carries out the reduction. `reduce` gets the call with tensors
-  // on the device.
+  // Like Reduce, but calls `reduce`, with the tensors on the device, in place of the communicator.
   absl::Status ReduceBy(const ReduceCall& call, absl::FunctionRef<absl::Status(const ReduceCall& on_device)> reduce);
 
   RankId rank() const override { return parts_.communicator->rank(); }

@@ -53,7 +53,7 @@ Child Start(const ProcessJob& job, const std::string& job_id, int rank) {
   std::vector<std::string> environment = Environment(job, job_id, rank);
   posix_spawn_file_actions_t actions;
   posix_spawn_file_actions_init(&actions);
-  // With O_APPEND, standard output and standard error do not overwrite each other in the file.
+  // O_APPEND keeps standard output and standard error from overwriting each other in the file.
   posix_spawn_file_actions_addopen(&actions, STDOUT_FILENO, child.output_path.c_str(),
                                    O_WRONLY | O_CREAT | O_TRUNC | O_APPEND, 0600);
   posix_spawn_file_actions_adddup2(&actions, STDOUT_FILENO, STDERR_FILENO);
@@ -65,7 +65,7 @@ Child Start(const ProcessJob& job, const std::string& job_id, int rank) {
   return child;
 }
 
-// Returns whether `pid` has ended by `deadline`.
+// Waits for `pid` to end, until `deadline` at most. Returns whether it has ended.
 bool AwaitEnd(pid_t pid, absl::Time deadline) {
   const int fd = static_cast<int>(syscall(SYS_pidfd_open, pid, 0));
   pollfd event = {fd, POLLIN, 0};
@@ -84,7 +84,7 @@ std::string ReadAndRemove(const std::string& path) {
 
 ProcessResult Collect(const Child& child, absl::Time deadline) {
   ProcessResult result;
-  // Checks the pid, because kill() with the pid -1 would kill every process of the machine.
+  // Without this check, kill(-1) would kill every process on the machine.
   if (child.pid < 0) return result;
   const bool ended = AwaitEnd(child.pid, deadline);
   if (!ended) kill(child.pid, SIGKILL);
@@ -111,8 +111,8 @@ std::vector<std::string> SharedMemoryOf(const std::string& job_id) {
 std::vector<std::string> EnvironmentOfRanks(const std::vector<std::pair<std::string, std::string>>& added) {
   std::vector<std::string> environment;
   for (char** variable = environ; *variable != nullptr; ++variable) {
-    // Variables of an outer job, or of the tests' environment, would contradict the variables below, so they are
-    // removed. The path in RONDA_HOSTS_PLUGIN is kept.
+    // Removes Ronda's variables, for example those of an outer job, because they could contradict the variables below.
+    // Keeps the path in RONDA_HOSTS_PLUGIN.
     const bool is_kept = !absl::StartsWith(*variable, "RONDA_") || absl::StartsWith(*variable, "RONDA_HOSTS_PLUGIN=");
     if (is_kept) environment.push_back(*variable);
   }
@@ -151,7 +151,7 @@ int RankProgramMain(int argc, char** argv, const std::vector<RankProgram>& progr
   for (const RankProgram& program : programs) {
     if (program.name != name) continue;
     program.body();
-    // GoogleTest records expectations that fail outside of a test in this test result.
+    // GoogleTest records in this result the expectations that fail outside of a test.
     return ::testing::UnitTest::GetInstance()->ad_hoc_test_result().Failed() ? 1 : 0;
   }
   fprintf(stderr, "no rank program is named '%s'\n", name.c_str());

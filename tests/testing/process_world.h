@@ -20,8 +20,8 @@ namespace ronda::testing {
 struct ProcessJob {
   int size = 1;
   std::vector<std::string> argv;                         // argv[0] is the path of the program
-  std::vector<std::pair<std::string, std::string>> env;  // added to this process' environment
-  absl::Duration timeout = absl::Seconds(120);           // processes that still run then are killed
+  std::vector<std::pair<std::string, std::string>> env;  // added to this process's environment
+  absl::Duration timeout = absl::Seconds(120);           // processes that are still running then are killed
 };
 
 struct ProcessResult {
@@ -36,17 +36,17 @@ struct JobResult {
   std::vector<std::string> left_in_shared_memory;  // files of this job under /dev/shm
 };
 
-// Returns the environment for a process that a test starts. The environment has this process's variables, without the
-// variables of an outer job, followed by `added`.
+// Returns the environment for a process that a test starts: this process's variables without those of an outer job,
+// followed by `added`.
 std::vector<std::string> EnvironmentOfRanks(const std::vector<std::pair<std::string, std::string>>& added);
 
 // Returns pointers to the strings, for posix_spawn. The strings must outlive the pointers.
 std::vector<char*> Pointers(std::vector<std::string>& strings);
 
-// Returns the arguments with which this binary runs the rank program `name`.
+// Returns the command line with which this binary runs the rank program `name`.
 std::vector<std::string> ArgumentsOfRankProgram(const std::string& name);
 
-// Runs argv once per rank, with RONDA_RANK, RONDA_SIZE and a separate RONDA_JOB_ID, and waits for all ranks.
+// Runs argv once per rank, with RONDA_RANK, RONDA_SIZE and a new RONDA_JOB_ID, and waits for all ranks to end.
 JobResult RunProcesses(const ProcessJob& job);
 
 // The function that a rank runs in a test. If a gtest expectation in this function fails, the rank fails.
@@ -55,38 +55,38 @@ struct RankProgram {
   std::function<void()> body;
 };
 
-// The main function of a test whose ranks are processes of the same binary. RankProgramMain runs the tests or, if
-// RunRankProgram started the process, one of `programs`.
+// The main function of a test whose ranks are processes of the same binary. Runs one of `programs` if RunRankProgram
+// started this process, and otherwise the tests.
 int RankProgramMain(int argc, char** argv, const std::vector<RankProgram>& programs);
 
-// Runs the program of this name on `size` ranks. `job.argv` and `job.size` are ignored.
+// Runs the rank program `name` on `size` ranks. `job.argv` and `job.size` are ignored.
 JobResult RunRankProgram(const std::string& name, int size, ProcessJob job = {});
 
 // Calls RunRankProgram, and expects that every rank ends without an error.
 void ExpectRankProgramSucceeds(const std::string& name, int size, ProcessJob job = {});
 
-// Returns a port of the loopback interface on which no process listens.
+// Returns a port on the loopback interface that no process listens on.
 std::string FreePort();
 
-// The following functions are for jobs whose ranks an MPI's own launcher starts. Every rank is a process.
+// The following functions are for jobs that the launcher of an MPI implementation starts. Every rank is a process.
 
-// Returns Debian's name for this MPI's launcher. The name does not depend on which MPI the administrator has made the
-// default.
+// Returns the path of this MPI's launcher on Debian. The path does not depend on the machine's default MPI.
 std::string PathOfMpirun(MpiFlavor flavor);
 
 // Returns whether this MPI's launcher is installed.
 bool HasMpirun(MpiFlavor flavor);
 
-// Runs argv on `size` ranks. The output of all ranks is mixed. REQUIRES: HasMpirun(flavor).
+// Runs argv on `size` ranks. The result interleaves the ranks' outputs. REQUIRES: HasMpirun(flavor).
 ProcessResult RunUnderMpirun(MpiFlavor flavor, int size, const std::vector<std::string>& argv);
 
-// A copy of this process that runs one function and ends. The copy sends the result of the function through a pipe.
-// Tests use a ForkedChild for a process that must die.
+// A forked child of this process that runs one function, sends the function's result through a pipe, and exits. Tests
+// use a ForkedChild for a process that must die.
 //
-// A ForkedChild must be created while the test has a single thread. The destructor kills the process if it still runs.
+// A ForkedChild must be created while this process has a single thread. The destructor kills the process if it still
+// runs.
 class ForkedChild {
  public:
-  // `body` calls this function to end the parent's WaitUntilReady().
+  // `body` calls this function to make the parent's WaitUntilReady() return.
   using SayReady = std::function<void()>;
 
   explicit ForkedChild(const std::function<std::string(const SayReady& say_ready)>& body);

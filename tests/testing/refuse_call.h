@@ -14,8 +14,8 @@
 
 namespace ronda::testing {
 
-// Makes the system refuse `call` (SYS_...) with `error_number` in this process and in the processes that it starts, as
-// the security profiles of containers do. If the system does not allow the refusal, the process ends with exit code 99.
+// Makes the kernel refuse the system call `call` (SYS_...) with `error_number`, in this process and in its future
+// children, as the security profiles of containers do. If the kernel does not allow that, exits with code 99.
 inline void RefuseCall(long call, int error_number) {
   const auto number = static_cast<std::uint32_t>(call);
   sock_filter code[] = {

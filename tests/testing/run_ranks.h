@@ -15,16 +15,16 @@ namespace ronda::testing {
 
 using RankBody = std::function<void(RankId rank, Transport transport)>;
 
-// Returns one transport per rank, over InProcessWorld.
+// Returns one InProcessWorld transport per rank.
 std::vector<Transport> ConnectInProcess(InProcessWorld::Options options);
 
 // Runs `body` for each of `transports`, each on its own thread, and waits for all of them.
 void RunRanks(std::vector<Transport> transports, const RankBody& body);
 
-// Runs `body` for each of `transports`, which the caller keeps, each on its own thread, and waits for all of them.
+// Does the same, but the caller keeps `transports`.
 void RunRanksOn(std::vector<Transport>& transports, const std::function<void(RankId rank, Transport& transport)>& body);
 
-// Does the same as RunRanks, for `size` ranks over InProcessWorld.
+// Does the same, for `size` ranks that it connects through InProcessWorld.
 void RunRanks(int size, const RankBody& body);
 
 }  // namespace ronda::testing

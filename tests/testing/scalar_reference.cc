@@ -11,7 +11,7 @@
 namespace ronda::testing {
 namespace {
 
-// A binary floating-point format, with a sign bit, then `exponent_bits` bits, then `mantissa_bits` bits.
+// A binary floating-point format: a sign bit, followed by the exponent and the mantissa.
 struct Format {
   int exponent_bits;
   int mantissa_bits;
@@ -49,12 +49,11 @@ int Encode(Format format, double value) {
   if (std::isnan(value)) return sign | format.first_special | 1 << (format.mantissa_bits - 1);
   if (std::isinf(value)) return sign | format.first_special;
   if (value == 0) return sign;
-  // Computes the value in units of its last place. The last place of a subnormal number is the last place of the
-  // smallest normal number.
+  // Computes the value in units in the last place. For subnormal numbers, this unit is that of the smallest normal
+  // number.
   const int exponent = std::max(std::ilogb(value), 1 - format.Bias());
   const double units = std::nearbyint(std::ldexp(std::fabs(value), format.mantissa_bits - exponent));
-  // The bit patterns of successive magnitudes are successive integers, even where the exponent changes, and up to
-  // infinity.
+  // Successive magnitudes, up to infinity, have successive integers as bit patterns, even where the exponent changes.
   const int first = (exponent + format.Bias() - 1) << format.mantissa_bits;
   const double magnitude = std::min<double>(first + units, format.first_special);
   return sign | static_cast<int>(magnitude);

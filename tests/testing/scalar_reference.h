@@ -10,9 +10,9 @@
 
 namespace ronda::testing {
 
-// The reference for tests of kernels and collectives. The reference computes one element at a time, as simply as
-// possible. The reference uses functions on numbers (ldexp, nearbyint) where the kernels move bits, so that it does not
-// repeat errors of the kernels.
+// A reference implementation for tests of kernels and collectives. It computes one element at a time, as simply as
+// possible. It calls functions on numbers (ldexp, nearbyint) where the kernels move bits, so that it does not repeat
+// bugs in the kernels.
 
 // Returns the exact value of a bit pattern.
 double DoubleFromFp16(uint16_t bits);
@@ -20,21 +20,21 @@ double DoubleFromBf16(uint16_t bits);
 double DoubleFromE4M3(uint8_t code);
 double DoubleFromE5M2(uint8_t code);
 
-// The functions below return the bits of `value` in each format, rounded once, to the nearest even value. A number out
-// of range becomes infinity, and NaN becomes a quiet NaN. In E4M3, which has no infinity, numbers out of range also
-// become NaN. In E4M3 and E5M2, NaN is positive.
+// The functions below return the bits of `value` in each format, rounded once to nearest, ties to even. An out-of-range
+// number becomes infinity, or NaN in E4M3, which has no infinity. NaN becomes a quiet NaN. In E4M3 and E5M2, NaN is
+// positive.
 uint16_t Fp16FromDouble(double value);
 uint16_t Bf16FromDouble(double value);
 uint8_t E4M3FromDouble(double value);
 uint8_t E5M2FromDouble(double value);
 
-// Returns the value of element `index` of `buffer`, which needs no alignment. int64 and uint64 are rounded beyond 2^53;
-// a bool is 0 or 1.
+// Returns the value of element `index` of `buffer`, which need not be aligned. Rounds int64 and uint64 values beyond
+// 2^53. A bool is 0 or 1.
 double ReadElement(const void* buffer, DType dtype, size_t index);
 
 // Stores `value`, rounded once, as element `index`.
 //
-// REQUIRES: if the type is an integer type, it can represent the truncated `value`.
+// REQUIRES: if `dtype` is an integer type, it can represent the truncated `value`.
 void WriteElement(void* buffer, DType dtype, size_t index, double value);
 
 // Returns `value` after rounding to `dtype`.

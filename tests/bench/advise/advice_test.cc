@@ -13,8 +13,8 @@ namespace {
 
 using model::Gradient;
 
-// Returns steps that all take the same time, 100 ms by default. In each step, gradients of 10 MB become ready after
-// one, two, three and four quarters of the step.
+// Returns a profile of steps that all take the same time. In each step, a gradient of 10 MB becomes ready after each
+// quarter.
 Profile EvenProfile(double seconds = 0.1) {
   return {.gradients = {{10e6, 0.25}, {10e6, 0.5}, {10e6, 0.75}, {10e6, 1}}, .steps = {seconds, seconds}};
 }
@@ -23,7 +23,7 @@ Program ProgramOf(const Profile& alone, const Profile& shared) {
   return {.alone = alone, .shared = shared, .busy_cores = 1, .cores = 8};
 }
 
-// Returns a link between two members. An allreduce of n MB takes 1 + factor * n ms on the link.
+// Returns a wire format on a link between two members, where an allreduce of n MB takes 1 + factor * n ms.
 WireOnLink Wire(const std::string& name = "none", double factor = 1) {
   const double base = 1e-3;
   return {.name = name, .curve = AllreduceCurve({{0, base}, {100e6, base + factor * 0.1}}, 2)};

@@ -13,10 +13,10 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// Writes the parts of a timeline that a profile reads, as runtime/monitor/timeline writes them.
+// Writes the events of a timeline that a profile reads, in the format of runtime/monitor/timeline.
 class TimelineText {
  public:
-  // Writes an allreduce of the tensor in `row` that lasts from `begin` to `end`, in microseconds.
+  // Writes an allreduce of the tensor in `row`, from `begin` to `end` in microseconds.
   void Reduce(int row, double begin, double end, int bytes, const std::string& dtype = "float32") {
     Span(row, absl::StrCat("tensor ", row), begin, end, "{\"outcome\":\"done\"}");
     Span(row, "LOCKED", begin, (begin + end) / 2, "{}");
@@ -43,8 +43,8 @@ class TimelineText {
 
 constexpr int kVote = 10, kSecond = 11, kFirst = 12, kMetric = 13;
 
-// Returns a timeline of steps of 1,000 us each. A step has a vote, a gradient at 600 us, a gradient at 900 us, and then
-// 50 us of waiting.
+// Returns a timeline of steps of 1,000 us each. A step has a vote, a gradient at 600 us, another at 900 us, and then 50
+// us of waiting.
 std::string Steps(int count) {
   TimelineText timeline;
   timeline.Broadcast(kSecond, 1, 2);

@@ -72,7 +72,7 @@ TEST(BusFactorTest, IsWhatTheBusiestLinkCarries) {
   EXPECT_DOUBLE_EQ(BusFactor(OpType::kAllreduce, 1), 0);
 }
 
-// Has the inputs of all ranks, and computes the results of operations by a second, simple implementation.
+// Holds the inputs of all ranks, and computes the results of operations with a second, simple implementation.
 class Oracle {
  public:
   explicit Oracle(const CollectiveCase& shape) : shape_(shape) {

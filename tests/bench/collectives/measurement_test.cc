@@ -40,7 +40,7 @@ TEST(TimeInterleavedTest, EveryImplementationHasOneBlockInEveryRound) {
   const InterleavingOptions options = {.rounds = 3, .block_time = absl::Microseconds(20), .max_iterations = 5};
   const std::vector<Timing> timings =
       TimeInterleaved({implementation("a"), implementation("b")}, options, alone->get());
-  // The five rounds: calibration, one warm-up round, and three measured rounds.
+  // Five rounds: one for calibration, one to warm up, and three that are measured.
   EXPECT_EQ(blocks, (std::vector<std::string>{"a", "b", "a", "b", "a", "b", "a", "b", "a", "b"}));
   ASSERT_EQ(timings.size(), 2u);
   for (const Timing& each : timings) {
@@ -50,7 +50,7 @@ TEST(TimeInterleavedTest, EveryImplementationHasOneBlockInEveryRound) {
   }
 }
 
-// The number of iterations and of warm-up rounds can be set, like -n and -w of NCCL's tests.
+// Users can set the number of iterations and of warm-up iterations, as with -n and -w in nccl-tests.
 TEST(TimeInterleavedTest, IterationsAndWarmUpAreTheUsers) {
   const absl::StatusOr<std::unique_ptr<ProcessGroup>> alone =
       ProcessGroup::Create({.rank = 0, .size = 1, .job_id = "iterations-test"});
@@ -132,7 +132,7 @@ TEST(LocalRanksTest, RanksThatAreThreadsCarryOutEveryCase) {
   }
 }
 
-// Counts its calls. The implementation writes no output, so every element of its output is wrong.
+// Counts its calls. Writes no output, so every element of its output is wrong.
 class IdleImplementation : public Implementation {
  public:
   explicit IdleImplementation(std::atomic<int>* calls) : calls_(*calls) {}
@@ -218,7 +218,7 @@ TEST(CollectivesTableTest, ALineHasTheColumnsOfItsHeader) {
   for (const ResultRow& row : RowsOf(kCompressed, Outcomes())) lines += table.RowOf(row);
   EXPECT_NE(lines.find("1000000    250000  float32   sum allreduce        in fp16 client"), std::string::npos) << lines;
   EXPECT_NE(lines.find("100.00      92.00     108.00   10.00   15.00      0    3.00\n"), std::string::npos) << lines;
-  // The table's line for a peer has no comparison, and shows the peer's own wire format.
+  // A peer's line in the table has no comparison, and shows the peer's own wire format.
   EXPECT_NE(lines.find("in none gloo"), std::string::npos) << lines;
   EXPECT_NE(lines.find("5.00      5\n"), std::string::npos) << lines;
 }

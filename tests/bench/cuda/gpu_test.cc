@@ -124,7 +124,7 @@ TEST(ThreadTimesTest, ThreadsComeAndGo) {
     id = other.id();
     EXPECT_THAT(Threads(), Contains(id));
   }
-  // The kernel may list the thread for a moment after the thread has been joined.
+  // The kernel may still list a thread for a moment after it has been joined.
   while (::testing::Matches(Contains(id))(Threads())) std::this_thread::yield();
   EXPECT_EQ(CpuTimeOf(id), absl::ZeroDuration());
 }

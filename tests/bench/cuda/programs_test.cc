@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Runs, on fake GPUs, the programs that measure on GPUs. The tests check that the programs end without an error and
-// print the lines that tools/gpu/run.sh reads. Figures from fake GPUs mean nothing.
+// Runs the GPU benchmarks on fake GPUs, where their figures mean nothing. Checks that they exit without an error and
+// print the lines that tools/gpu/run.sh parses.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -37,7 +37,8 @@ TEST(GpuProgramsTest, KernelsAreComparedWithCopies) {
 
 class HostTimeTest : public ::testing::TestWithParam<int> {};
 
-// host_time_bench fails if its steps do not reach a steady state. Two ranks share the only GPU, and use NCCL.
+// host_time_bench fails if its steps do not reach a steady state. If there are two ranks, they share the only GPU, and
+// use NCCL.
 TEST_P(HostTimeTest, TimeOfTheHostIsThatOfLockedSteps) {
   const std::string ranks = std::to_string(GetParam());
   std::vector<std::string> environment = FakeGpus(1);

@@ -18,7 +18,7 @@ class JobFlagsTest : public testing::Test {
  protected:
   JobFlagsTest() { AddJobFlags(&flags_, &options_); }
 
-  // Returns the exit code of a command that ends after it has parsed `words`, or -1 if the command continues.
+  // Parses `words`. Returns the exit code if the command must then end, and -1 if it continues.
   int Parse(const std::vector<std::string>& words) {
     int exit_code = -1;
     testing::internal::CaptureStdout();

@@ -73,7 +73,7 @@ TEST(FindLaunchedRankTest, NonsenseFromALauncherIsAnError) {
   EXPECT_EQ(Find({{"RONDA_RANK", "4"}, {"RONDA_SIZE", "4"}}).status().message(), "RONDA_RANK=4, but RONDA_SIZE=4");
 }
 
-// Removes the variables of a job from the environment, so that later tests do not see them.
+// Removes the job's variables from the environment, so that later tests do not see them.
 class DescribeJobToRondaTest : public testing::Test {
  protected:
   DescribeJobToRondaTest() { Clear(); }
@@ -160,7 +160,7 @@ TEST(FindInstalledProgramTest, LooksInThePath) {
   EXPECT_NE(FindInstalledProgram()("sh"), "");
 }
 
-// The output of a job goes through the pipe that the environment names.
+// The job writes its output to the pipe that RONDA_BENCH_OUTPUT names.
 TEST(RunLaunchTest, HandsOnMessagesAndTheExitCode) {
   std::vector<OutputMessage> messages;
   const LaunchCommand command = {
@@ -231,7 +231,7 @@ TEST(RunLaunchTest, TheCommandEndsWithThisProcess) {
   ASSERT_EQ(read(started[0], &byte, 1), 1);
   kill(launcher, SIGKILL);
   ASSERT_EQ(waitpid(launcher, nullptr, 0), launcher);
-  // `sleep` also holds the write end of the pipe, so read() returns the end of the pipe only when `sleep` has ended.
+  // `sleep` also holds the write end of the pipe, so read() reports end-of-file only when `sleep` has ended.
   EXPECT_EQ(read(started[0], &byte, 1), 0);
   close(started[0]);
 }

@@ -22,7 +22,7 @@ TEST(DescribeMachineTest, FactsOfThisMachineAreKnown) {
   EXPECT_EQ(machine.kernel.rfind("Linux ", 0), 0u) << machine.kernel;
 }
 
-// If a job has two ranks, Open MPI binds each rank to one core. DescribeMachine must still count all cores.
+// Open MPI binds each rank of a two-rank job to one core. DescribeMachine must still count all cores.
 TEST(DescribeMachineTest, CoresAreTheMachinesWhereverARankIsBound) {
   const int before = DescribeMachine().cores;
   int described = 0;
@@ -38,7 +38,7 @@ TEST(DescribeMachineTest, CoresAreTheMachinesWhereverARankIsBound) {
   EXPECT_EQ(described, before);
 }
 
-// Columns: user, nice, system, idle, iowait, irq, softirq, steal, guest (a part of user), guest_nice.
+// The columns are user, nice, system, idle, iowait, irq, softirq, steal, guest (a part of user), and guest_nice.
 TEST(BusyCoresTest, AreTheShareOfTheTimeThatWasNotIdle) {
   const std::string before = "cpu  100 0 100 1000 50 0 0 0 100 0\ncpu0 1 2 3\ncpu1 1 2 3\nintr 7\n";
   const std::string after = "cpu  130 0 110 1050 60 0 0 20 130 0\ncpu0 1 2 3\ncpu1 1 2 3\nintr 9\n";
@@ -66,7 +66,7 @@ TEST(CoreDistanceTest, IsPositiveUnlessThereIsOneCore) {
   EXPECT_GT(distance, 1);
 }
 
-// Binds a thread to cores as rank `rank` does, and returns the cores on which the thread may then run.
+// Binds a thread as rank `rank` would be bound, and returns the cores on which it can then run.
 cpu_set_t CoresAfter(Binding binding, int rank) {
   cpu_set_t cores;
   CPU_ZERO(&cores);

@@ -55,7 +55,7 @@ INSTANTIATE_TEST_SUITE_P(All, PublishedSizes,
                            return name;
                          });
 
-// The usually published numbers of multiply-adds in one forward pass are 4.1, 7.8 and 15.5 billion.
+// The figures usually published for one forward pass are 4.1, 7.8 and 15.5 billion multiply-adds.
 TEST(Presets, WorkIsThatOfTheConvolutionsAndLayers) {
   EXPECT_NEAR(WorkOf(Preset("resnet50")) * 1e-9, 4.1, 0.1);
   EXPECT_NEAR(WorkOf(Preset("resnet101")) * 1e-9, 7.8, 0.1);

@@ -53,7 +53,7 @@ TEST(OutputMessageTest, ALineThatIsNoMessageIsText) {
   }
 }
 
-// Tests the class Output with a file in place of the pipe.
+// Tests Output with a file in place of the pipe.
 class OutputTest : public testing::Test {
  protected:
   OutputTest() : path_(testing::TempDir() + "/output") { std::ofstream(path_).close(); }

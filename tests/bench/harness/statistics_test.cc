@@ -37,7 +37,7 @@ TEST(SummarizeTest, SummaryOfNoSamplesIsZero) {
 TEST(MedianTest, OneOutlierDoesNotMatter) { EXPECT_DOUBLE_EQ(Median({1, 1000, 2}), 2); }
 
 TEST(MedianRatioTest, ComparesRoundByRound) {
-  // The ratios of the rounds are 3, 2 and 4. The ratio of the medians, 8 and 2, is 4.
+  // The rounds have the ratios 3, 2 and 4, whose median is 3. The ratio of the medians, 8 / 2, would be 4.
   EXPECT_DOUBLE_EQ(MedianRatio({3, 20, 8}, {1, 10, 2}), 3);
 }
 

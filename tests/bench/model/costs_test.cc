@@ -33,8 +33,8 @@ TEST(AllreduceCostTest, RingOnOneHostIsThakursFormula) {
 }
 
 TEST(AllreduceCostTest, RingOverHostsCountsBothKindsOfHopsAndTheSlowestLink) {
-  // The ring has 8 hops: 3 inside each of the 2 hosts, and 2 between the hosts. A phase takes 7 hops, one after the
-  // other. One of the 7 hops is between the hosts.
+  // The ring has 8 hops: 3 within each of the 2 hosts, and 2 between the hosts. A phase takes 7 successive hops, one of
+  // which is between the hosts.
   EXPECT_NEAR(AllreduceTime(Algorithm::kRing, Hosts(4), 8, 8e6), 2 * (6 * 1e-6 + 5e-6) + 14 * 1e6 * 0.5e-9, 1e-12);
 }
 
@@ -46,8 +46,8 @@ TEST(AllreduceCostTest, RingsAreNoFasterThanAPortSendsMessages) {
 }
 
 TEST(AllreduceCostTest, TreeOfTinyMessagesTakesItsHops) {
-  // With 16 ranks on 4 hosts, a tree has 2 levels on the network and 2 levels on each host. A message passes each level
-  // upwards and downwards.
+  // With 16 ranks on 4 hosts, a tree has 2 levels between hosts and 2 within each host. A message passes each level
+  // once on the way up and once on the way down.
   EXPECT_NEAR(AllreduceTime(Algorithm::kTree, Hosts(4), 16, 0), 2 * (2 * 5e-6 + 2 * 1e-6), 1e-12);
 }
 
@@ -109,7 +109,7 @@ struct Sample {
 constexpr int kTensors = 161;
 const LogGP kNetwork = {.latency = 3e-6, .overhead = 1e-6, .gap = 2e-6, .gap_per_byte = 1e-9};
 
-// Returns pairs of a number of ranks and rank 0's CPU time in seconds for a step of 161 tensors. The figures are from
+// Returns rank 0's CPU time in seconds for a step of 161 tensors, by number of ranks. The figures are from
 // docs/protocol.md.
 std::vector<Sample> Measured(Coordination coordination) {
   if (coordination == Coordination::kNegotiated) {
@@ -157,7 +157,7 @@ TEST(CoordinationTest, NamesDiffer) {
   EXPECT_STREQ(Name(Coordination::kLocked), "locked");
 }
 
-// Returns the measured allreduce times of two ranks on one host, as pairs of bytes and seconds.
+// Returns the measured allreduce times of two ranks on one host in seconds, by number of bytes.
 std::vector<Sample> Recorded() {
   std::ifstream file("tests/bench/model/testdata/allreduce_2_ranks.txt");
   std::vector<Sample> samples;
@@ -171,8 +171,8 @@ std::vector<Sample> Recorded() {
   return samples;
 }
 
-// Compares only small and large messages. Small messages take two latencies. Large messages do not fit into the caches,
-// and take the time that the model predicts for a ring.
+// Compares only small and large messages. Small ones take two latencies. Large ones do not fit into the caches, and
+// take as long as the model predicts for a ring.
 TEST(MeasuredHostTest, ConstantsMeetTwoRanksOfOneHost) {
   const Cluster host = {.local_size = 2, .host = MeasuredHost(), .network = {}};
   int compared = 0;

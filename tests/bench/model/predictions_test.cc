@@ -38,7 +38,7 @@ TEST(PublishedTest, AgreeingAheadOfTimeAndHierarchiesAreNoWorseThanHorovod) {
   }
 }
 
-// VGG-16's speed is limited by the bytes that it sends, so only a smaller number of bytes helps.
+// VGG-16 is limited by the number of bytes that it sends, so only sending fewer bytes helps.
 TEST(PublishedTest, FewerBytesAreWhatVggNeeds) {
   const PublishedPoint vgg = PublishedPoints().back();
   ASSERT_EQ(NameOf(vgg), "vgg16 on 512");
@@ -96,7 +96,7 @@ TEST(SweepTest, MeasuredLinkIsTakenAsItIs) {
   ASSERT_EQ(lines->size(), 1u) << "one link, whatever gbit lists";
   const SweepLine& line = lines->front();
   EXPECT_EQ(line.gbit, 0.5);
-  // An allreduce moves 102.2 MB at 62.5 MB/s in each direction: half of the bytes in each of its two phases.
+  // An allreduce moves 102.2 MB at 62.5 MB/s in each direction, half of them in each of its two phases.
   constexpr double kBytes = 102.2e6;
   EXPECT_NEAR(line.results[0].step, kBytes / 62.5e6, 0.01);
   options.link.gbit = 1;

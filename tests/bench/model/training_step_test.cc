@@ -13,8 +13,8 @@ namespace {
 
 constexpr double kMillisecond = 1e-3;
 
-// Returns options for two hosts with one rank each. An allreduce takes a millisecond per megabyte. A step computes
-// forward for 10 ms, and backward for 20 ms.
+// Returns options for two hosts with one rank each. An allreduce takes a millisecond per megabyte. A step has a forward
+// pass of 10 ms and a backward pass of 20 ms.
 TrainingStepOptions TwoRanks() {
   TrainingStepOptions options;
   options.ranks = 2;
@@ -80,8 +80,8 @@ TEST(TrainingStepTest, TensorsReadyTogetherTravelTogether) {
 TEST(TrainingStepTest, GradientsThatBecomeReadyMeanwhileTravelNext) {
   TrainingStepOptions options = TwoRanks();
   options.bucketing = Bucketing::kWhileBusy;
-  // The allreduce of the first gradient takes 5 ms. During this allreduce the next four gradients become ready, 1 ms
-  // apart. The last gradient travels alone.
+  // The allreduce of the first gradient takes 5 ms. Meanwhile the next four gradients become ready, 1 ms apart. The
+  // last gradient has a bucket of its own.
   const std::vector<Gradient> gradients = {{5e6, 0}, {1e6, 0.05}, {1e6, 0.1}, {1e6, 0.15}, {1e6, 0.2}, {1e6, 1}};
   const StepResult result = SimulateStep(gradients, options);
   EXPECT_EQ(result.buckets, 3);
@@ -91,7 +91,7 @@ TEST(TrainingStepTest, GradientsThatBecomeReadyMeanwhileTravelNext) {
 TEST(TrainingStepTest, CyclesDelayWhatIsReady) {
   TrainingStepOptions options = TwoRanks();
   options.cycle = 7 * kMillisecond;
-  // The gradient is ready at 30 ms. The ranks agree on the gradient at the next cycle, at 35 ms.
+  // The gradient is ready at 30 ms, and the ranks agree on it in the next cycle, at 35 ms.
   EXPECT_NEAR(SimulateStep({{1e6, 1}}, options).step, 36 * kMillisecond, 1e-9);
   options.bucketing = Bucketing::kWhileBusy;
   EXPECT_NEAR(SimulateStep({{1e6, 1}}, options).step, 36 * kMillisecond, 1e-9);

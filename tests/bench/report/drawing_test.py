@@ -37,8 +37,7 @@ class DrawingTest(unittest.TestCase):
         chart = _lines(0)
         chart.series = {"fast": [(1024, 1), (4096, 100)], "slow": [(1024, 1), (4096, 10)]}
         svg = svg_of(chart)
-        # Each match is the line of a series. The last group of a match is the height at which the
-        # line ends.
+        # Matches the line of each series. The last group is the height at which the line ends.
         paths = re.findall(
             r'd="M (\S+) (\S+) \nL (\S+) (\S+) \n" clip-path[^>]*stroke-width: 1.5', svg
         )

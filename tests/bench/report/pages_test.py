@@ -17,7 +17,7 @@ _VOID = {"meta"}
 
 
 class _Checker(html.parser.HTMLParser):
-    """Returns whether each HTML element that begins also ends, in the right order."""
+    """Checks that HTML elements are closed, and in the right order."""
 
     def __init__(self):
         super().__init__()

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""This module has small, invented results of ronda-bench's commands. After an import of this
-module, the modules in bench/report can be imported.
+"""Small, invented results of ronda-bench's commands. Importing this module makes the modules of
+bench/report importable.
 """
 
 import pathlib
@@ -107,7 +107,7 @@ def _negotiation():
 
 
 def documents():
-    """Returns the JSON documents of all commands, by the name of the file."""
+    """Returns the JSON documents of all commands, by file name."""
     small, large = 1024, 1048576
     startup = {"contestant": "ronda", "ranks": 2, "median_s": 0.081, "p10_s": 0.08, "p90_s": 0.09}
     return {

@@ -67,7 +67,7 @@ TEST(Computation, BurningUsesCpuTimeAndSleepingNone) {
 
 ModelShapes TwoTensors() { return {.parameters = {{.name = "a", .shape = {40}}, {.name = "b", .shape = {3, 5}}}}; }
 
-// Returns the result of an exact allreduce of FillForCheck() over `ranks`, multiplied by `factor`.
+// Returns the exact sum of what FillForCheck() gives `ranks` ranks, multiplied by `factor`.
 Gradients Reduced(int ranks, float factor) {
   Gradients sum(TwoTensors());
   std::vector<Gradients> all;
@@ -100,7 +100,7 @@ TEST(Gradients, SumsAndAveragesAreRecognised) {
 TEST(Gradients, WrongElementsAreCounted) {
   Gradients untouched(TwoTensors());
   untouched.FillForCheck(0);
-  // Without an allreduce every 13th element is still right, because the pattern is zero there.
+  // Every 13th element is right even without an allreduce, because the pattern is zero there.
   EXPECT_EQ(untouched.CountWrong(2, Gradients::Expected::kSum, WireFormat::kNone), 40 - 4 + 15 - 2);
   Gradients reduced = Reduced(2, 1);
   reduced.data(1)[14] += 1;
@@ -122,7 +122,7 @@ ModelShapes ThreeTensors() {
                          {.name = "c", .shape = {4}, .work = 1}}};
 }
 
-// An exchange that records its calls, and sends a control message for each finished step.
+// An exchange that records calls, and counts one control message per finished step.
 class NotingExchange : public GradientExchange {
  public:
   static constexpr size_t kFinish = 100;

@@ -44,7 +44,7 @@ TEST(WireBytes, AreThoseOfTheFormat) {
   EXPECT_EQ(WireBytes(model, WireFormat::kNone), 515 * 4);
   EXPECT_EQ(WireBytes(model, WireFormat::kFloat16), 515 * 2);
   EXPECT_EQ(WireBytes(model, WireFormat::kBfloat16), 515 * 2);
-  // A block of 8-bit codes has 256 codes of one byte and a scale of 4 bytes. Each tensor begins a new block.
+  // A block has 256 one-byte codes and a 4-byte scale. Each tensor begins a new block.
   EXPECT_EQ(WireBytes(model, WireFormat::kFp8E4M3), 3 * 260);
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The functions of examples/cuda_mnist/device.h and launch.h for the fake GPU (tests/testing/fake_cuda), which Ronda
-// also uses. Kernels and products are loops, which the fake GPU's streams run later, in order.
+// Implements examples/cuda_mnist/device.h and launch.h for the fake GPU (tests/testing/fake_cuda), which Ronda also
+// uses. Kernels and matrix products are loops, which the fake GPU runs in stream order.
 #include <cstring>
 #include <memory>
 #include <string>
@@ -19,8 +19,8 @@ using ::ronda::testing::FakeGpuStream;
 using ::ronda::testing::LoadedFakeCuda;
 using ::ronda::testing::ReleaseOnFakeGpu;
 
-// The distances in memory between the rows, and between the columns, of an operand. In the product the operand has
-// `rows` rows and `columns` columns.
+// The strides between the rows and between the columns of an operand that has `rows` rows and `columns` columns in the
+// product.
 struct Strides {
   Strides(const Operand& operand, int rows, int columns)
       : row(operand.order == Operand::Order::kPlain ? columns : 1),

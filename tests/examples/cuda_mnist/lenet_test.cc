@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Compares the network on a device with the network on the CPU. The numbers must be equal except for rounding. Runs on
-// the fake GPU, and on a real GPU if the machine has one.
+// Checks that the network computes the same numbers on a device as on the CPU, except for rounding. Runs on the fake
+// GPU, and also on a real GPU if there is one.
 #include "examples/cuda_mnist/lenet.h"
 
 #include <gmock/gmock.h>
@@ -40,7 +40,7 @@ lenet::MnistImages RandomImages(std::size_t count) {
   return images;
 }
 
-// Expects `values` to equal `expected`, except for rounding errors relative to the largest value.
+// Expects `values` to equal `expected`, within a tolerance relative to the largest value.
 void ExpectNear(const std::vector<float>& values, const lenet::Matrix& expected, const std::string& what) {
   ASSERT_EQ(values.size(), static_cast<std::size_t>(expected.size())) << what;
   const float tolerance = 2e-5f * std::max(expected.cwiseAbs().maxCoeff(), 1e-3f);
@@ -59,7 +59,7 @@ class CudaLenetTest : public ::testing::Test {
     model_ = std::make_unique<LeNet>(*device_, cpu_, kMaxSamples);
   }
 
-  // Returns the batch's images on the device.
+  // Gathers the images of a batch on the device.
   const float* Gather(const std::vector<int>& indices) {
     const DeviceArray<std::uint8_t> pixels(*device_, images_.pixels);
     const DeviceArray<int> order(*device_, indices);

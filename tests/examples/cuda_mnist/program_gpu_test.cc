@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Tests that cuda_mnist on a GPU learns the same as lenet_mnist.
+// Tests that cuda_mnist learns the same parameters on a GPU as lenet_mnist.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

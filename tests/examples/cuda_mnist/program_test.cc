@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Runs cuda_mnist as its users do, but on a fake GPU (host_device.cc). The program must learn the same as lenet_mnist,
-// and print the right output.
+// Runs cuda_mnist as its users do, but on a fake GPU (host_device.cc). Checks that it learns the same parameters as
+// lenet_mnist, and prints the right output.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -25,7 +25,7 @@ using ::testing::MatchesRegex;
 
 constexpr char kOnFakeGpus[] = "tests/examples/cuda_mnist/cuda_mnist_on_host";
 
-// Returns an environment with fakes of CUDA and NCCL. `backend` is RONDA_DEVICE_BACKEND.
+// Returns the environment variables that select the fake CUDA and the fake NCCL, and `backend`.
 std::vector<std::string> Environment(const std::string& backend) {
   return {std::string("RONDA_CUDA_PLUGIN=") + ronda::testing::kFakeCudaPath,
           std::string("RONDA_NCCL_LIBRARY=") + ronda::testing::kFakeNcclLibraryPath, "RONDA_DEVICE_BACKEND=" + backend};

@@ -20,7 +20,7 @@ struct Program {
   std::vector<std::string> environment;
 };
 
-// Trains on batches of 32 digits, which are divided among the ranks.
+// Trains on batches of 32 digits, which the ranks divide among themselves.
 Parameters TrainSteps(const Program& program, int steps) {
   static const lenet::FewDigits digits(640, 10);
   const lenet::TemporaryDirectory directory;

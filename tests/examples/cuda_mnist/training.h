@@ -12,11 +12,11 @@ namespace cuda_mnist {
 
 inline constexpr char kTrainsOnCpus[] = "examples/lenet_mnist/lenet_mnist";
 
-// Trains for a few steps with `program`, which has the flags of lenet_mnist. The steps are enough to lock a schedule,
-// so that later gradients are not negotiated. Returns the parameters. If the program fails, the test fails.
+// Trains with `program`, which has the flags of lenet_mnist, for enough steps that Ronda locks a schedule and no longer
+// negotiates. Returns the parameters. If the program fails, fails the test.
 lenet::Parameters Train(const std::string& program, int ranks, const std::vector<std::string>& environment);
 
-// Expects the parameters that lenet_mnist has after the same steps, except for rounding.
+// Expects `parameters` to equal those of lenet_mnist after the same steps, except for rounding.
 void ExpectThoseOfTheCpu(const lenet::Parameters& parameters);
 
 }  // namespace cuda_mnist

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Tests what the example promises, namely that two ranks learn to read digits. This test is separate because it takes
-// longer than the other tests of the example.
+// Tests what the example promises: two ranks learn to read digits. This test is separate because it takes longer than
+// the example's other tests.
 
 #include <gtest/gtest.h>
 

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Training with compressed gradients must be as accurate as training without compression, and must send far fewer
-// bytes.
+// Tests that compressed gradients give as good an accuracy as uncompressed ones, with far fewer bytes.
 
 #include <gtest/gtest.h>
 
@@ -30,10 +29,10 @@ constexpr double kMomentum = 0.9;
 
 struct Outcome {
   double accuracy = 0;
-  double bytes_per_step = 0;  // from one rank
+  double bytes_per_step = 0;  // sent by one rank
 };
 
-// A function that averages the gradients of a step. Returns how many bytes this rank has given to collectives.
+// A function that averages the gradients of a step, and returns how many bytes this rank has passed to collectives.
 using Reduce = std::function<std::size_t()>;
 using MakeReduce = std::function<Reduce(const std::vector<ronda::Tensor>&)>;
 
@@ -98,7 +97,7 @@ Reduce LowRank(const std::vector<ronda::Tensor>& gradients) {
   return [power] { return power->reduce(), power->bytes_sent(); };
 }
 
-// Returns a reduction by TopK without factor masking, because factor masking makes such a short training less accurate.
+// Returns a reduction by TopK. It does not use factor masking, which makes such a short training run less accurate.
 Reduce Largest(const std::vector<ronda::Tensor>& gradients) {
   const auto top_k = std::make_shared<ronda::training::TopK>(
       gradients, ronda::training::TopKOptions{

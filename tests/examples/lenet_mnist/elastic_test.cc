@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Tests that LeNet continues to train while ranks join and die. The test itself acts as the launcher.
+// Tests that LeNet keeps training while ranks join and die. The test itself is the launcher.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -23,7 +23,7 @@ double AccuracyIn(const std::string& output) {
   return at == std::string::npos ? 0 : std::stod(output.substr(at + words.size()));
 }
 
-// A fourth rank joins. When the fourth rank has joined, the oldest rank, which is rank 0, is killed.
+// A fourth rank joins. Then the oldest rank, rank 0, is killed.
 TEST(LenetElastic, LearnsWhileARankComesAndTheFirstOneDies) {
   ronda::testing::ElasticLauncher launcher({"examples/lenet_mnist/lenet_elastic", "--epochs=4", "--batch-size=32"});
   for (int i = 0; i < 3; ++i) launcher.Start();

@@ -10,7 +10,7 @@
 
 namespace lenet {
 
-// A data directory with the first digits of the example's data, for tests that do not need all digits.
+// A data directory with the first digits of the example's data, for tests that do not need all of them.
 //
 // Thread-compatible. The destructor removes the directory.
 class FewDigits {

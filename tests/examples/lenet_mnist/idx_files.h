@@ -10,8 +10,7 @@
 
 namespace lenet {
 
-// Returns the bytes of an IDX file: a header that announces `shape`, and then `data`. The size of `data` need not fit
-// the shape.
+// Returns the bytes of an IDX file: a header for `shape`, and then `data`, whose size need not match the shape.
 std::string IdxBytes(const std::vector<std::uint32_t>& shape, const std::string& data);
 
 std::string Gzip(const std::string& bytes);
@@ -28,7 +27,7 @@ class TemporaryDirectory {
 
   const std::string& path() const { return path_; }
 
-  // Writes `bytes` to the file `name` in the directory, and returns the file's path.
+  // Writes `bytes` to the file `name` in the directory, and returns its path.
   std::string Write(const std::string& name, const std::string& bytes) const;
 
  private:

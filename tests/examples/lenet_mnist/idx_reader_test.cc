@@ -20,8 +20,7 @@ using ::testing::StartsWith;
 
 class IdxReaderTest : public ::testing::Test {
  protected:
-  // Writes the bytes to a file and reads it. Returns the text of the error, without the path at the beginning of the
-  // text.
+  // Writes the bytes to a file and reads it. Returns the error message without the path at its beginning.
   std::string ErrorFor(const std::string& bytes) const {
     const std::string path = directory_.Write("damaged", bytes);
     try {
@@ -105,7 +104,7 @@ TEST_F(IdxReaderTest, RefusesTrailingData) {
   EXPECT_EQ(ErrorFor(IdxBytes({2, 3}, "abcdefg")), "too long: its header announces 2x3 bytes, but 7 follow");
 }
 
-// The product of these dimensions is 2^64, so it is 0 in a 64-bit integer.
+// The product of these dimensions is 2^64, which overflows a 64-bit integer to 0.
 TEST_F(IdxReaderTest, DimensionsThatOverflowAreTruncation) {
   EXPECT_THAT(ErrorFor(IdxBytes({0x80000000u, 0x80000000u, 4}, "")), StartsWith("truncated: "));
 }

@@ -22,9 +22,9 @@ Matrix RandomMatrix(Eigen::Index rows, Eigen::Index cols, RandomNumbers& random)
 
 double Dot(const Matrix& a, const Matrix& b) { return a.cast<double>().cwiseProduct(b.cast<double>()).sum(); }
 
-// Returns the derivative of dot(layer(input), weights) with respect to *x, by central differences. A layer's output is
-// a linear function of each single number, except at kinks, and random inputs are not near kinks. So the differences
-// can use a large step, for which float is precise enough.
+// Returns the derivative of dot(layer(input), weights) with respect to *x, from central differences. Away from kinks, a
+// layer's output is linear in each single number, and random inputs are not near kinks. So the step can be large enough
+// for the precision of float.
 double Difference(Layer& layer, const Matrix& input, const Matrix& weights, float* x) {
   constexpr float kStep = 1.0f / 512;
   const float before = *x;
@@ -108,9 +108,9 @@ INSTANTIATE_TEST_SUITE_P(
     ::testing::Values(Conv2d::Options{.in_channels = 1, .out_channels = 1, .side = 1, .kernel = 1, .padding = 0},
                       Conv2d::Options{.in_channels = 1, .out_channels = 2, .side = 5, .kernel = 5, .padding = 2},
                       Conv2d::Options{.in_channels = 3, .out_channels = 2, .side = 6, .kernel = 3, .padding = 0},
-                      // With these options the kernel reaches beyond the image at every position.
+                      // Here the kernel extends beyond the image at every position.
                       Conv2d::Options{.in_channels = 1, .out_channels = 2, .side = 1, .kernel = 5, .padding = 2},
-                      // With these options the padding is larger than the image.
+                      // Here the padding is larger than the image.
                       Conv2d::Options{.in_channels = 2, .out_channels = 3, .side = 2, .kernel = 5, .padding = 4}));
 
 TEST(Linear, ComputesAnAffineMap) {
@@ -153,8 +153,8 @@ TEST(MaxPool2d, GradientGoesToTheFirstOfEqualPixelsOnly) {
 TEST(MaxPool2d, GradientsAgreeWithDifferences) {
   RandomNumbers random(/*seed=*/6, /*stream=*/0);
   MaxPool2d layer(/*channels=*/2, /*side=*/6);
-  // The inputs are distinct multiples of 1/50 in irregular order. The distance between inputs is larger than the step,
-  // so a step never makes another pixel of a window the largest.
+  // The inputs are distinct multiples of 1/50 in irregular order. They differ by more than a step, so a step never
+  // changes which pixel of a window is the largest.
   Matrix input(1, 72);
   for (int i = 0; i < 72; ++i) input(0, i) = static_cast<float>((i * 29) % 72) / 50;
   CheckGradients(layer, input, random);

@@ -101,13 +101,13 @@ TEST(LeNet, AnnouncesGradientsInBackwardOrderOnceTheyAreComplete) {
   }
 }
 
-// Changes each parameter in one random direction, because it has too many numbers to change one by one. Kinks of ReLU
-// and pooling within the step make the difference inexact. Therefore the test uses a small step and a large tolerance.
+// Changes each parameter in only one direction, because it has too many numbers to change one by one. A step may cross
+// kinks of ReLU and pooling, so the step is small and the tolerance large.
 TEST(LeNet, GradientsAgreeWithDifferences) {
   const Batch batch = FirstDigits(8);
   LeNet model(/*seed=*/3);
-  // The loop moves the biases away from 0. With biases of 0, the inputs of the first ReLU would be exactly at its kink
-  // for the empty background.
+  // Moves the biases away from 0, because with 0 the empty background would put the inputs of the first ReLU exactly at
+  // its kink.
   for (Parameter* parameter : model.parameters()) parameter->value.array() += 0.01f;
   Matrix gradient;
   SoftmaxCrossEntropy(model.Forward(batch.images), batch.labels, &gradient);

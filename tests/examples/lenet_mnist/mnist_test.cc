@@ -34,7 +34,7 @@ class MnistTest : public ::testing::Test {
     return "no error";
   }
 
-  // Returns the text of an error about the file `name`: its path, then `problem`.
+  // Returns the message of an error in the file `name`: its path, then `problem`.
   std::string About(const std::string& name, const std::string& problem) const {
     return directory_.path() + name + ": " + problem;
   }

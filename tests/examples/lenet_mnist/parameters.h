@@ -15,7 +15,7 @@ namespace lenet {
 
 using Parameters = std::vector<float>;
 
-// Returns the parameters that --dump-parameters has written. If the file has another size, the test fails.
+// Returns the parameters that --dump-parameters has written. If the file has the wrong size, fails the test.
 inline Parameters ReadParameters(const std::string& path) {
   constexpr std::size_t kParameterCount = 61706;
   Parameters parameters(kParameterCount);
@@ -26,7 +26,7 @@ inline Parameters ReadParameters(const std::string& path) {
   return parameters;
 }
 
-// The Euclidean norm of a - b.
+// Returns the Euclidean norm of a - b.
 inline double Distance(const Parameters& a, const Parameters& b) {
   double sum = 0;
   for (std::size_t i = 0; i < a.size(); ++i) sum += std::pow(double{a[i]} - double{b[i]}, 2);

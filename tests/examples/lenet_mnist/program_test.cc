@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Tests the output and the exit codes of lenet_mnist, which runs as its users run it.
+// Runs lenet_mnist as its users do, and checks its output and exit codes.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

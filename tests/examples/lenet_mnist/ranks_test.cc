@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Tests the mathematics of data-parallel training. With the same batches, any number of ranks must give the same
-// result.
+// Tests the mathematics of data-parallel training: with the same batches, the result must not depend on the number of
+// ranks.
 
 #include <gtest/gtest.h>
 
@@ -20,8 +20,8 @@ namespace {
 
 constexpr int kSteps = 20;
 
-// Trains for `steps` steps on batches of 64 digits, which all ranks share. `compression` is the value of the flag
-// --compression, and `more` are further flags.
+// Trains for `steps` steps on batches of 64 digits, which the ranks divide among themselves. `compression` is the value
+// of --compression, and `more` has further flags.
 Parameters Train(int ranks, int steps, const std::string& compression, const std::vector<std::string>& more = {}) {
   static const FewDigits digits(4000, 10);
   const TemporaryDirectory directory;
@@ -41,32 +41,30 @@ Parameters Train(int ranks, int steps, const std::string& compression, const std
   return ReadParameters(file);
 }
 
-// Returns the parameters that one rank gets without compression, with which the tests compare all other results. The
-// training runs only once for all tests.
+// Returns the parameters that one rank learns without compression. All other results are compared with them. All tests
+// share one training run.
 const Parameters& OneRank(int steps) {
   static std::map<int, Parameters>* const trained = new std::map<int, Parameters>;
   const auto found = trained->find(steps);
   return found != trained->end() ? found->second : (*trained)[steps] = Train(1, steps, "none");
 }
 
-// If training did nothing, all results in the tests below would be equal. So this test checks that training changes the
-// parameters.
+// Training must change the parameters, or the comparisons below would prove nothing.
 TEST(LenetRanks, TwentyStepsChangeTheParameters) {
   EXPECT_GT(Distance(OneRank(kSteps), OneRank(0)), 0.02 * Norm(OneRank(0)));
 }
 
 class LenetRanksTest : public ::testing::TestWithParam<int> {};
 
-// The results differ only because ranks add up the gradients in another order.
+// The results differ only because the ranks sum the gradients in a different order.
 TEST_P(LenetRanksTest, ParametersAreThoseOfOneRank) {
   const double error = Distance(Train(GetParam(), kSteps, "none"), OneRank(kSteps));
   EXPECT_LE(error, 1e-5 * Norm(OneRank(kSteps)));
 }
 
-// A gradient is rounded when it is sent. The sums, which are computed in fp32, are rounded when they are sent back.
-// Each time an element changes by at most one unit roundoff (2^-11 in fp16, 2^-8 in bf16). In the root mean square over
-// many elements, both roundings together are 0.5 to 0.6 of the unit roundoff. After one step nothing has amplified this
-// error yet.
+// A gradient is rounded when it is sent, and the sum, computed in fp32, when it is sent back. Each rounding changes an
+// element by at most one unit roundoff (2^-11 in fp16, 2^-8 in bf16). Over many elements, the root mean square of both
+// roundings together is 0.5 to 0.6 of the unit roundoff. After a single step, nothing has amplified this error yet.
 TEST_P(LenetRanksTest, CompressionRoundsAStepTwice) {
   const double step = Distance(OneRank(1), OneRank(0));
   EXPECT_GT(step, 0);
@@ -77,9 +75,9 @@ TEST_P(LenetRanksTest, CompressionRoundsAStepTwice) {
   }
 }
 
-// After more steps small differences grow, because some activations fall on the other side of a ReLU. The bounds of
-// this test are relative to the norm of the parameters, and are several times the measured differences. 20 steps move
-// the parameters by 4e-2 of the norm.
+// Over more steps small differences grow, because some activations end up on the other side of a ReLU's kink. The
+// bounds are relative to the norm of the parameters, and several times the measured differences. 20 steps move the
+// parameters by 4e-2 of the norm.
 TEST_P(LenetRanksTest, CompressedTrainingStaysClose) {
   for (const auto& [compression, bound] : {std::pair("fp16", 1e-3), std::pair("bf16", 4e-3)}) {
     const double error = Distance(Train(GetParam(), kSteps, compression), OneRank(kSteps));

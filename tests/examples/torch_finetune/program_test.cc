@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Tests torch_finetune as its users run it.
+// Runs torch_finetune as its users do.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -39,8 +39,8 @@ TEST(TorchFinetune, TwoRanksLearnToReadDigits) {
   EXPECT_THAT(run.out(), Not(HasSubstr("[1]<stdout>")));
 }
 
-// The program is stopped in the first task, in the second task, and after the end of the second task. The last run has
-// one rank, which continues from the checkpoint of two ranks.
+// The program stops in the first task, in the second task, and after the second task. The last run has one rank, which
+// continues from the checkpoint of two ranks.
 TEST(TorchFinetune, GoesOnWhereItWasStopped) {
   const lenet::FewDigits digits(960, 200);
   const lenet::TemporaryDirectory folder;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Tests torch_lenet as its users run it.
+// Runs torch_lenet as its users do.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

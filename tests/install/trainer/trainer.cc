@@ -4,8 +4,8 @@
 
 #include <cstdio>
 
-// Without arguments this program averages a number over the ranks. With an argument the program prints what happens for
-// a tensor in GPU memory.
+// Averages a number over the ranks. With an argument, instead prints the error of an allreduce on a tensor in GPU
+// memory.
 int main(int argc, char**) {
   const ronda::Job job;
   double mean = ronda::rank();

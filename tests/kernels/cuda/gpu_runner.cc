@@ -9,7 +9,7 @@
 namespace ronda::kernels::cuda {
 namespace {
 
-// Returns the device's status after the kernel has finished.
+// Waits for the kernel to finish, and returns the device's status.
 int Finished(int error) { return error != 0 ? error : static_cast<int>(cudaDeviceSynchronize()); }
 
 }  // namespace

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Tests the kernels on gradients for optimizers: overflow, weighted sums, Adasum.
+// Tests the kernels that work on gradients: overflow checks, weighted sums, and Adasum.
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -41,7 +41,7 @@ class GradientTest : public ::testing::Test {
     return tensors;
   }
 
-  // Returns three dot products for each pair of tensors from `a` and `b`.
+  // Returns the three dot products of each pair of tensors from `a` and `b`.
   static std::vector<double> DotsOf(DType dtype, const Tensors& a, const Tensors& b) {
     const size_t pairs = a.extents.size();
     const SharedBytes dots(3 * pairs * sizeof(double));

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Tests the machine code of the kernels, which NVIDIA's cuobjdump reads from the plugin. Without a GPU, the machine
-// code shows whether a kernel would be slow, or wrong in a way that the CPU does not show.
+// Tests the machine code of the kernels, which NVIDIA's cuobjdump extracts from the plugin. Even without a GPU, it
+// shows whether a kernel would be slow, or wrong in a way that a run on the CPU does not show.
 #include <cxxabi.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -29,8 +29,7 @@ namespace ronda::kernels::cuda {
 namespace {
 
 constexpr char kPlugin[] = "runtime/cuda/libronda_cuda.so";
-// The number of registers in a multiprocessor. The number is the same on all GPUs for which the plugin has machine
-// code.
+// The number of registers of a multiprocessor, on all GPUs for which the plugin has machine code.
 constexpr int kRegisters = 65536;
 
 std::string Demangled(const std::string& name) {
@@ -48,7 +47,7 @@ std::string BodyOf(const std::string& kernel) {
   return std::string(absl::StripSuffix(name.substr(from, name.find(">(", from) - from), " "));
 }
 
-// Returns the text after `key` up to the next character of `ends`, or "" if the line has no key.
+// Returns the text between `key` and the next character in `ends`, or "" if the line does not contain `key`.
 std::string After(absl::string_view line, absl::string_view key, absl::string_view ends) {
   const size_t at = line.find(key);
   if (at == absl::string_view::npos) return "";
@@ -56,8 +55,8 @@ std::string After(absl::string_view line, absl::string_view key, absl::string_vi
   return std::string(rest.substr(0, rest.find_first_of(ends)));
 }
 
-// Returns `command` with nvcc's folder in the PATH, where cuobjdump may be. cuobjdump may also be in another folder, or
-// missing, because not all packages of the toolkit contain it.
+// Adds nvcc's folder to the PATH of `command`, because cuobjdump may be there. cuobjdump may also be elsewhere, or
+// missing, because not every package of the toolkit contains it.
 std::string Command(const std::string& command) {
   const char* const nvcc = std::getenv("NVCC");
   return absl::StrCat("PATH=$PATH:$(dirname '", nvcc == nullptr ? "" : nvcc, "'); ", command);
@@ -65,7 +64,7 @@ std::string Command(const std::string& command) {
 
 bool HasCuobjdump() { return std::system(Command("command -v cuobjdump > /dev/null").c_str()) == 0; }
 
-// Calls `take` with every line that cuobjdump writes.
+// Calls `take` with every line that cuobjdump prints.
 template <typename Take>
 void ReadCode(const std::string& arguments, const Take& take) {
   FILE* const output = popen(Command(absl::StrCat("cuobjdump ", arguments, " ", kPlugin)).c_str(), "r");
@@ -89,7 +88,7 @@ int Number(const std::string& text) {
   return number;
 }
 
-// Returns the resources that each kernel body uses on each GPU.
+// Returns the resource usage of each kernel body on each GPU, by GPU and body.
 std::map<std::string, std::map<std::string, Usage>> ReadUsage() {
   std::map<std::string, std::map<std::string, Usage>> usage;
   std::string gpu;
@@ -131,7 +130,7 @@ bool Is(absl::string_view body, absl::string_view beginning) {
   return absl::StartsWith(body, absl::StrCat("ronda::kernels::cuda::", beginning));
 }
 
-// A launcher that only notes which kernel bodies it should launch.
+// A launcher that only records which kernel bodies it is asked to launch.
 struct Note {
   template <class Body>
   int operator()(const Body& /*body*/, uint32_t /*blocks*/) const {
@@ -149,8 +148,7 @@ class MachineCodeTest : public ::testing::Test {
   }
 };
 
-// Every kernel must be loaded in advance. If a kernel were not loaded, its first launch would load it in the middle of
-// a collective.
+// Every kernel must be loaded in advance, because otherwise its first launch loads it in the middle of a collective.
 TEST_F(MachineCodeTest, EveryKernelIsLoadedAheadOnEveryGpu) {
   std::set<std::string> loaded;
   LaunchEveryMap(Note{&loaded});
@@ -165,8 +163,8 @@ TEST_F(MachineCodeTest, EveryKernelIsLoadedAheadOnEveryGpu) {
   }
 }
 
-// If a kernel has too few registers, it keeps values in memory, which costs bandwidth. If a launch needs more memory
-// for such values than all earlier launches, the launch also waits for the device.
+// A kernel with too few registers spills values to memory, which costs bandwidth. A launch that needs more memory for
+// spilled values than any earlier one also waits for the device.
 TEST_F(MachineCodeTest, KernelsKeepAllVariablesInRegisters) {
   for (const auto& [gpu, bodies] : ReadUsage()) {
     for (const auto& [body, usage] : bodies) {
@@ -176,7 +174,7 @@ TEST_F(MachineCodeTest, KernelsKeepAllVariablesInRegisters) {
   }
 }
 
-// Returns how many blocks of the kernel body must fit into a multiprocessor at once (kBlocksAtOnce).
+// Returns how many blocks of the kernel body must fit into a multiprocessor at the same time (kBlocksAtOnce).
 int BlocksAtOnceOf(absl::string_view body) {
   for (const absl::string_view narrow : {"<signed char>", "<unsigned char>", "<short>", "<unsigned short>"}) {
     if (Is(body, absl::StrCat("ReduceBody<ronda::kernels::cuda::WideArithmetic", narrow))) return 1;
@@ -189,7 +187,7 @@ int BlocksAtOnceOf(absl::string_view body) {
   return kBlocksAtOnceIfSmall;
 }
 
-// If too few threads run at a time, the memory is idle while all of them wait.
+// With too few threads at a time, the memory is idle whenever all of them wait.
 TEST_F(MachineCodeTest, RegistersLeaveRoomForSeveralBlocks) {
   for (const auto& [gpu, bodies] : ReadUsage()) {
     for (const auto& [body, usage] : bodies) {
@@ -203,7 +201,7 @@ bool IsOfBytes(absl::string_view body) { return absl::StrContains(body, "char") 
 
 void ExpectWideAccesses(const std::string& body, const Accesses& accesses) {
   if (Is(body, "MapBody")) {
-    // The limit applies to the loads or to the stores, whichever have the wider elements.
+    // The limit applies to the side with the wider elements, loads or stores.
     EXPECT_GE(std::max(accesses.wide_loads, accesses.wide_stores), IsOfBytes(body) ? 1 : kAccessesInFlight);
   } else if (Is(body, "ReduceBody<ronda::kernels::cuda::FloatArithmetic")) {
     EXPECT_GT(accesses.wide_loads, kAccessesInFlight);
@@ -216,9 +214,9 @@ void ExpectWideAccesses(const std::string& body, const Accesses& accesses) {
   }
 }
 
-// Expects that the kernel body also loads and stores single bytes, as it must for elements that are not aligned.
-// Returns false if the body was not checked. The function checks only bodies of the four kinds below, and no bodies for
-// elements of one byte, which always access single bytes.
+// Expects that the kernel body also loads single bytes, and stores single bytes if it stores elements, as it must for
+// unaligned elements. Checks only the four kinds of bodies below, and not those for one-byte elements, which always
+// access single bytes. Returns false if it did not check the body.
 bool ExpectAccessesByBytes(const std::string& body, const Accesses& accesses) {
   const bool stores = Is(body, "ReduceBody<") || Is(body, "AddBody");
   if (IsOfBytes(body) || !(stores || Is(body, "FindNonFinite") || Is(body, "DotsBody"))) return false;
@@ -227,11 +225,11 @@ bool ExpectAccessesByBytes(const std::string& body, const Accesses& accesses) {
   return true;
 }
 
-// The parameter is a GPU: one for each PTX from which machine code is made.
+// The parameter is a GPU. There is one for each PTX that machine code is generated from.
 class AccessesTest : public MachineCodeTest, public ::testing::WithParamInterface<const char*> {};
 
-// nvcc once merged the loads of an element's bytes with a load of the whole element. If the element is not aligned, the
-// device reports an error for the load of the whole element.
+// nvcc once merged the loads of an element's bytes into one load of the whole element, for which the device reports an
+// error if the element is not aligned.
 TEST_P(AccessesTest, SixteenBytesAreMovedAtATimeAndSingleOnesWhereElementsAreNotAligned) {
   int by_bytes = 0;
   for (const auto& [body, accesses] : ReadAccesses(GetParam())) {

@@ -46,7 +46,7 @@ struct TestTensor {
   size_t misalignment;
 };
 
-// Has tensors to be packed, and compares the packed data with the result of kernels/cpu.
+// Packs tensors, and compares the packed data with the result of kernels/cpu.
 class Bucket {
  public:
   enum class Feedback { kNo, kYes };
@@ -67,8 +67,8 @@ class Bucket {
     has_feedback_ = feedback == Feedback::kYes;
   }
 
-  // Packs. Returns how the packed data and the residuals differ from the results of kernels/cpu, or "" if they are
-  // equal.
+  // Packs the tensors. Returns how the packed data and the residuals differ from the results of kernels/cpu, or "" if
+  // they are equal.
   std::string Check() {
     std::vector<SharedBytes> expected_residuals;
     for (const SharedBytes& residual : residuals_) {
@@ -104,7 +104,7 @@ class Bucket {
   }
 
  private:
-  // Packs a tensor with kernels/cpu, for the expected result.
+  // Computes the expected result for a tensor with kernels/cpu.
   void Expect(size_t index, float* residual, uint8_t* wire) const {
     const void* src = inputs_[index].data();
     const auto& [dtype, format, scale] = conversion_;
@@ -168,7 +168,7 @@ std::vector<Conversion> AllConversions() {
   return all;
 }
 
-// Returns the conversions that may have error feedback.
+// Returns the conversions that support error feedback.
 std::vector<Conversion> NarrowingConversions() {
   std::vector<Conversion> all = AllConversions();
   const auto is_other = [](const Conversion& conversion) {
@@ -192,7 +192,7 @@ class PackTest : public ::testing::Test {
     return difference.empty() ? "" : absl::StrCat(Describe(conversion), ": ", difference);
   }
 
-  // Returns tensors with sizes as in a model. Most tensors are small, some are large, and a few are empty.
+  // Returns tensors with sizes as in a model: most are small, some are large, and a few are empty.
   std::vector<TestTensor> ManyTensors(size_t number) {
     std::vector<TestTensor> tensors;
     for (size_t i = 0; i < number; ++i) {
@@ -214,14 +214,14 @@ TEST_F(PackTest, EveryConversionOfEveryCountAndAlignmentIsTheCpus) {
 }
 
 TEST_F(PackTest, OrdinaryNumbersAreTheCpus) {
-  // Random bit patterns are not enough as inputs. Most random patterns are huge or tiny numbers, so their blocks have
-  // few codes other than zero.
+  // Random bit patterns do not suffice as inputs, because most of them are huge or tiny numbers. Few codes in a block
+  // are then nonzero.
   for (const Conversion& conversion : AllConversions()) {
     EXPECT_EQ(Check(conversion, {{2000, 0}, {300, 4}, {255, 3}}, Numbers::kOrdinary), "");
   }
 }
 
-// A block's scale changes where its largest number passes 1.75 times a power of two.
+// The scale of a block changes where its largest number exceeds 1.75 times a power of two.
 TEST_F(PackTest, ScalesOfBlocksAreTheCpus) {
   for (Wire::Blocks blocks : kFormats) {
     std::vector<uint32_t> largest;

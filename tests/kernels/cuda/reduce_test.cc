@@ -40,14 +40,14 @@ class ReduceTest : public ::testing::Test {
     if (!why_not.empty()) GTEST_SKIP() << why_not;
   }
 
-  // Returns the addresses of the sources, which lie one after the other.
+  // Returns the addresses of the sources, which are consecutive in `wires`.
   static std::vector<const void*> SourcesAt(const SharedBytes& wires, size_t stride, size_t sources) {
     std::vector<const void*> all;
     for (size_t i = 0; i < sources; ++i) all.push_back(wires.data() + i * stride);
     return all;
   }
 
-  // Returns how the result differs from the CPU's result, or "" if it does not differ.
+  // Returns how the result differs from that of the CPU, or "" if they are equal.
   std::string Check(const Case& test, Place place = Place::kApart) {
     const size_t bytes = test.count * SizeOf(test.dtype);
     const size_t stride = (bytes + 15) / 16 * 16;
@@ -77,7 +77,7 @@ class ReduceTest : public ::testing::Test {
     return difference.empty() ? "" : absl::StrCat(Describe(test), ": ", difference);
   }
 
-  // Checks a reduction of blocks of 8-bit codes. The result replaces the first source.
+  // Like Check, but reduces blocks of 8-bit codes. The result replaces the first source.
   std::string CheckBlocks(Wire::Blocks blocks, ReduceOp op, size_t count, Numbers numbers) {
     constexpr size_t kSources = 3;
     constexpr Scale kScale = {.multiplier = 0.5, .divisor = 3};

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Runs the kernels under test. Each test is linked twice. With host_runner.cc the CPU runs the device's code, and with
-// gpu_runner.cc a GPU runs it.
+// Runs the kernels under test. Each test is linked twice: with host_runner.cc, which runs the device code on the CPU,
+// and with gpu_runner.cc, which runs it on a GPU.
 #ifndef RONDA_TESTS_KERNELS_CUDA_RUNNER_H_
 #define RONDA_TESTS_KERNELS_CUDA_RUNNER_H_
 
@@ -20,7 +20,7 @@ std::string WhyNotHere();
 void* AllocateShared(size_t bytes);
 void ReleaseShared(void* memory);
 
-// Runs the kernel of a call to its end, and returns the result of the function that launches it.
+// Runs the kernel of a call and waits for it. Returns 0 or the error.
 int RunCall(const PackCall& call);
 int RunCall(const UnpackCall& call);
 int RunCall(const ReduceCall& call);
@@ -29,8 +29,7 @@ int RunCall(const AddScaledCall& call);
 int RunCall(const DotsCall& call);
 int RunCall(const CombineCall& call);
 
-// Bytes in shared memory, `misalignment` bytes after an address that is a multiple of 64. The bytes lie between guard
-// bytes, which must not change.
+// Bytes from AllocateShared(), `misalignment` bytes after a multiple of 64, between guard bytes that must not change.
 class SharedBytes {
  public:
   explicit SharedBytes(size_t size, size_t misalignment = 0);

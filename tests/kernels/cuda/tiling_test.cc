@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Tests the arithmetic of indices for sizes that are too large for a test's memory.
+// Tests index arithmetic with sizes that are too large for the memory of a test.
 #include "kernels/cuda/block.h"
 
 #include <cstddef>
@@ -90,7 +90,7 @@ TEST(TilingTest, MoreTensorsTakeMoreLaunches) {
   EXPECT_EQ(cut.segments, (std::vector<int>{448, 448, 448, 448, 208}));
 }
 
-// The driver copies all parameters of a kernel, even unused ones, so a kernel for few tensors must have few bytes of
+// The driver copies all parameters of a kernel, even unused ones. So a kernel for few tensors must have few bytes of
 // parameters.
 TEST(TilingTest, FewTensorsTakeFewBytesOfParameters) {
   const auto parameters = [](int tensors) {

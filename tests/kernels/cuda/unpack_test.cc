@@ -21,7 +21,7 @@ namespace {
 constexpr Scale kNoScale = {};
 constexpr Scale kSomeScale = {.multiplier = 1.25, .divisor = 3};
 
-// The part of a tensor that a call unpacks.
+// The part of a tensor to unpack.
 struct Wanted {
   size_t count;
   size_t skip;
@@ -57,8 +57,8 @@ class UnpackTest : public ::testing::Test {
     return bytes;
   }
 
-  // Unpacks each part in `wanted` from a separate tensor on the wire. Returns how the result differs from the CPU's
-  // result, or "" if it does not differ.
+  // Unpacks each part in `wanted` from a separate packed tensor. Returns how the result differs from that of the CPU,
+  // or "" if they are equal.
   std::string Check(DType dtype, const Wire& wire, const Scale& scale, const std::vector<Wanted>& wanted) {
     size_t granules = 0;
     std::vector<size_t> firsts;  // the first element of each tensor, after whole blocks
@@ -97,7 +97,7 @@ class UnpackTest : public ::testing::Test {
     return element / kFp8BlockElements * kFp8BlockBytes;
   }
 
-  // Returns the result of kernels/cpu.
+  // Returns the expected result, from kernels/cpu.
   static SharedBytes Expected(DType dtype, const Wire& wire, const Scale& scale, const uint8_t* tensor,
                               const Wanted& wanted) {
     SharedBytes expected(wanted.count * SizeOf(dtype));

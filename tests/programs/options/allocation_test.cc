@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Tests command lines within the allocation of a scheduler.
+// Tests command lines in a scheduler's allocation.
 #include "programs/options/allocation.h"
 
 #include <map>
@@ -103,7 +103,7 @@ TEST(AllocationTest, NodesAndGpusOfThisHostDoNotTakeIt) {
   }
 }
 
-// The test runs as if this machine were called alpha.
+// In this test, the machine is called alpha.
 TEST(AllocationTest, OneHostThatIsThisOneLeavesTheNumberOfRanksToTheUser) {
   for (const char* name : {"alpha", "alpha.site"}) {
     const Variables variables = {{"SLURM_JOB_NODELIST", name}, {"SLURM_TASKS_PER_NODE", "1"}};

@@ -36,7 +36,7 @@ LaunchOptions Parsed(const Words& words, const FakeMachine& machine = {}) {
   return options.value_or(LaunchOptions{});
 }
 
-// Parses options in a command line for two ranks on this host.
+// Parses a command line with these options for two ranks on this host.
 LaunchOptions With(Words words, const FakeMachine& machine = {}) {
   words.insert(words.begin(), {"-np", "2"});
   words.push_back("x");
@@ -316,7 +316,7 @@ INSTANTIATE_TEST_SUITE_P(
                       Setting{{"--log-level", "trace"}, {{"RONDA_LOG_LEVEL", "debug"}}},
                       Setting{{"--log-level", "Fatal"}, {{"RONDA_LOG_LEVEL", "error"}}},
                       Setting{{"--network-interfaces", "eth0"}, {{"RONDA_NETWORK_INTERFACE", "eth0"}}},
-                      // Ranks of one host use shared memory, even if the user asks for another backend.
+                      // These options have no effect on one host, where ranks use shared memory.
                       Setting{{"--hierarchical-allreduce"}, {}}, Setting{{"--no-hierarchical-allreduce"}, {}},
                       Setting{{"-H", "a:2,b:2", "--hierarchical-allreduce"}, {}},
                       Setting{{"-H", "a:1,b:1", "--hierarchical-allreduce"}, {{"RONDA_BACKEND", "hierarchical"}}},

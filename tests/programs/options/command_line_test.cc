@@ -133,7 +133,7 @@ TEST(OptionListTest, ATypingErrorFindsTheNameThatWasMeant) {
   }
 }
 
-// A program can make its own table of options. The table of this test writes to the test's variables.
+// A program can define its own option table. The one in this test writes to the test's variables.
 TEST(OptionTableTest, WritesToTheVariablesOfItsProgram) {
   int count = 0;
   bool verbose = false;
@@ -191,7 +191,7 @@ TEST(HelpTextTest, FitsATerminal) {
   EXPECT_THAT(HelpText(), StartsWith(UsageLine() + "\n"));
 }
 
-// The pages of the manual, docs/rondarun*.md, must describe every option, even options that rondarun refuses.
+// The pages of the manual, docs/rondarun*.md, must describe every option, even those that rondarun refuses.
 TEST(HelpTextTest, TheManualKnowsEveryOption) {
   std::string manual;
   for (const std::filesystem::directory_entry& page : std::filesystem::directory_iterator("docs")) {
@@ -201,7 +201,7 @@ TEST(HelpTextTest, TheManualKnowsEveryOption) {
   ASSERT_FALSE(manual.empty());
   for (const Option& option : Table().options()) {
     for (const absl::string_view name : option.names) {
-      // The manual must have the option as code, alone or with its value.
+      // The manual must have the option in code font, alone or with its value.
       const bool is_there = absl::StrContains(manual, absl::StrCat("`", name, "`")) ||
                             absl::StrContains(manual, absl::StrCat("`", name, " "));
       EXPECT_TRUE(is_there) << name;

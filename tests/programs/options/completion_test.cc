@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Tests the options and variables with which torchrun and Paddle start a job.
+// Tests the options and variables with which users of torchrun and Paddle start jobs.
 #include <map>
 #include <string>
 #include <utility>
@@ -138,7 +138,7 @@ TEST(NodeArgumentsTest, TaskOfSrunIsTheNodeOfItsNumber) {
   EXPECT_EQ(
       Parsed({"--nnodes", "2", "--master-addr", "other", "x"}, {.environment = kSecondTask}).nodes->master_address,
       "other");
-  // A task of srun acts as a node only if srun has started as many tasks as the job has nodes.
+  // An srun task counts as a node only if srun has started as many tasks as the job has nodes.
   const auto three = ParseArguments({"--nnodes", "3", "x"}, Sources({.environment = kSecondTask}));
   EXPECT_THAT(std::string(three.status().message()), HasSubstr("--node-rank is missing"));
   auto wrong = kSecondTask;
@@ -162,7 +162,7 @@ TEST(NodeArgumentsTest, ProcessOfMpiIsTheNodeOfItsRankAndItsRanksAreNoProcessesO
               ElementsAre(Pair("RONDA_MPI", "0")));
 }
 
-// -- Nodes that come and go --
+// -- Nodes that join and leave --
 
 class ComingNodesTest : public ::testing::TestWithParam<Words> {};
 

@@ -94,7 +94,7 @@ const OptionTable& Table() {
   return table;
 }
 
-// Returns the options that an entry of the file stands for, as words of a command line.
+// Returns the command-line words that an entry in the file is equivalent to.
 std::vector<std::string> Words(const ConfigEntry& entry) {
   const auto given = ConfigOptions(Table(), "f", {entry});
   EXPECT_TRUE(given.ok()) << given.status();

@@ -14,7 +14,7 @@
 
 namespace ronda {
 
-// A machine with the properties that a test chooses.
+// A machine whose properties a test chooses.
 struct FakeMachine {
   std::map<std::string, std::string> files;  // contents by path
   int cores = 8;
@@ -23,7 +23,7 @@ struct FakeMachine {
   std::map<std::string, std::string> environment = {{"PATH", "/bin"}};
 };
 
-// Returns the sources of arguments that rondarun would have on `machine`.
+// Returns the ArgumentSources that rondarun would have on `machine`.
 inline ArgumentSources Sources(const FakeMachine& machine) {
   return {.read_file = [machine](const std::string& path) -> absl::StatusOr<std::string> {
             const auto file = machine.files.find(path);

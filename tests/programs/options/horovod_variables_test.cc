@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Tests how rondarun translates Horovod's variables to its own options.
+// Tests how rondarun translates Horovod's variables into its own options.
 #include "programs/options/horovod_variables.h"
 
 #include <map>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Wrong command lines. Tests that every error names the wrong word and shows the right form.
+// Tests wrong command lines: every error must name the wrong word and show the right form.
 #include <ostream>
 #include <string>
 #include <vector>

@@ -53,7 +53,7 @@ constexpr int kSteps = 20;
 
 std::string OwnJob() { return std::getenv("RONDA_JOB_ID"); }
 
-// Returns the output of `rondactl words`, with its exit code at the end.
+// Runs `rondactl <words>`, and returns its output, with the exit code at the end.
 std::string Rondactl(const std::string& words) {
   FILE* const pipe = popen(absl::StrCat(kRondactl, " ", words, " 2>&1; echo exit code $?").c_str(), "r");
   std::string text;
@@ -63,7 +63,7 @@ std::string Rondactl(const std::string& words) {
   return text;
 }
 
-// A ronda-monitor for the job that `word` names. The monitor ends when this job ends.
+// A ronda-monitor for the job that `word` names. It ends when the job ends.
 class Monitor {
  public:
   explicit Monitor(const std::string& word) : output_(popen(absl::StrCat(kMonitor, " ", word, " 2>&1").c_str(), "r")) {}
@@ -83,7 +83,7 @@ class Monitor {
   FILE* output_;
 };
 
-// Runs `rondactl why` until the answer contains all `parts`. Returns the last answer.
+// Runs `rondactl why`, at most 40 times, until the answer contains all `parts`. Returns the last answer.
 std::string AskWhyUntil(const std::vector<std::string>& parts) {
   std::string answer;
   for (int i = 0; i < 40; ++i) {
@@ -99,7 +99,7 @@ void Step() {
   allreduce(tensor("gradient", &value), {Op::Sum});
 }
 
-// Makes steps until `done` returns true on some rank.
+// Makes steps until `done` returns true on any rank.
 void StepUntil(const std::function<bool()>& done, const std::function<void()>& compute) {
   for (float sum = 0; sum == 0;) {
     compute();
@@ -126,7 +126,7 @@ void StepWhile(const std::function<void()>& observe, const std::function<void()>
 
 // -- why --
 
-// The coordinator is stopped before a step, so the other ranks wait for the coordinator in this step.
+// The coordinator is stopped before a step, in which the other ranks then wait for it.
 void StopsTheCoordinator() {
   init();
   for (int i = 0; i < kSteps; ++i) Step();
@@ -161,7 +161,7 @@ void IsLateByTwentyMilliseconds() {
 
 TEST(RondactlTest, NamesARankThatIsLateInEachStep) { ExpectRankProgramSucceeds("is_late_by_twenty_milliseconds", 4); }
 
-// Starts processes that only use the core of this process, and that end with this process.
+// Binds this process to one core, and starts processes that keep this core busy until this process ends.
 void ShareACoreWithHogs(int hogs) {
   cpu_set_t cores, one;
   ASSERT_EQ(sched_getaffinity(0, sizeof(cores), &cores), 0);
@@ -198,7 +198,7 @@ void SharesItsCore() {
 
 TEST(RondactlTest, NamesARankWhoseCoreOthersUse) { ExpectRankProgramSucceeds("shares_its_core", 2); }
 
-// No rank of the test's job is always late. Ranks are late only by chance, or because they have no free core.
+// No rank is consistently late. A rank is late only by chance, or because no core is free for it.
 void IsUniform() {
   StepWhile(
       [] {
@@ -235,7 +235,7 @@ void IsShown() {
 
 TEST(RondactlTest, TopPrintsATable) { ExpectRankProgramSucceeds("is_shown", 2); }
 
-// A rondactl on a terminal. The object acts as the user: it reads what the terminal shows, and types.
+// A rondactl on a terminal. This class acts as the user, who reads what the terminal shows, and types.
 class OnATerminal {
  public:
   explicit OnATerminal(const std::vector<std::string>& words) {
@@ -256,7 +256,7 @@ class OnATerminal {
     close(theirs_);
   }
 
-  // Reads the terminal's text until it contains `text`.
+  // Waits until the terminal has shown `text`.
   void WaitFor(const std::string& text) {
     char buffer[4096];
     while (!absl::StrContains(shown_, text)) {
@@ -272,7 +272,7 @@ class OnATerminal {
     EXPECT_EQ(waitpid(pid_, &status, 0), pid_);
     return WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
   }
-  // Returns whether the terminal's settings are as they were before.
+  // Returns whether the terminal has its original settings again.
   bool IsRestored() const {
     termios now = {};
     tcgetattr(theirs_, &now);
@@ -308,7 +308,7 @@ TEST(RondactlTest, TopLeavesTheTerminalAsItWas) { ExpectRankProgramSucceeds("is_
 
 // -- trace --
 
-// Each test has its own folder.
+// The folder belongs to this test, and the name to this job.
 std::string TracePath() { return absl::StrCat(std::getenv("TEST_TMPDIR"), "/", OwnJob(), "-trace.json"); }
 std::string TraceOfRank(int rank) {
   return absl::StrCat(std::getenv("TEST_TMPDIR"), "/", OwnJob(), "-trace.rank", rank, ".json");
@@ -343,8 +343,8 @@ TEST(RondactlTest, TraceIsOfTheTimeBetweenOnAndOff) {
   ExpectRankProgramSucceeds("is_traced_for_a_while", 2, {.env = {{"RONDA_LOCK_AFTER", "0"}}});
 }
 
-// Asks for a trace in a folder that does not exist. Also asks both ranks for a trace while this process already asks
-// rank 1.
+// Asks for a trace in a folder that does not exist, and for a trace of both ranks while this process has a request to
+// rank 1 pending.
 void CannotBeTraced() {
   StepWhile(
       [] {
@@ -364,7 +364,7 @@ void CannotBeTraced() {
 
 TEST(RondactlTest, TraceNamesTheRankThatCannot) { ExpectRankProgramSucceeds("cannot_be_traced", 2); }
 
-// Both ranks compute while rondactl asks them for a trace.
+// Both ranks are computing when rondactl asks them for a trace.
 void IsTracedLater() {
   init();
   Step();
@@ -440,7 +440,7 @@ TEST(RondactlTest, JobIsFoundByItsNameAndByItsProcesses) {
   }
   EXPECT_THAT(Rondactl("jobs"), ::testing::ContainsRegex(absl::StrCat(id, " +", name, " +2 of 2 +", run.pid(),
                                                                       " +[0-9]+m?", "[0-9]*s +[0-9.]+ ", self)));
-  // The error may also name other jobs of this user.
+  // The error may name other jobs of this user, too.
   LauncherRun second({"-np", "2", self, "--rank_program=says_its_job_and_steps_on"});
   second.WaitForOut("job ");
   EXPECT_THAT(Rondactl("why"), AllOf(HasSubstr("jobs: say which one of "), HasSubstr(name)));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Helpers of the fake plugin's functions (fake_cuda.cc) and of its functions for captures (fake_capture.cc).
+// Helpers that the fake plugin's functions share (fake_cuda.cc, fake_capture.cc, fake_sharing.cc).
 #ifndef RONDA_TESTS_TESTING_FAKE_CUDA_FAKE_CALLS_H_
 #define RONDA_TESTS_TESTING_FAKE_CUDA_FAKE_CALLS_H_
 
@@ -25,7 +25,7 @@ inline thread_local size_t this_threads_changes = 0;
 
 inline int CurrentError() { return Machine().ErrorOf(this_threads_device); }
 
-// Returns the error of a call that makes an object on this thread's device. Like CUDA, makes a context for the object.
+// Returns the error of a call that creates an object on this thread's device. Like CUDA, creates a context for it.
 inline int ErrorOfOpening() {
   const int error = CurrentError();
   if (error == kCudaSuccess) Machine().OpenContext(this_threads_device);
@@ -40,7 +40,7 @@ inline void WaitForDevice(std::atomic<int>& waiting) {
   waiting.fetch_sub(1);
 }
 
-// These functions wait as CUDA may wait before it allocates or frees memory (FakeCuda::Options).
+// These functions wait for the device if FakeCuda::Options says so, as CUDA may do before it allocates or frees memory.
 inline void WaitBeforeAllocation() {
   if (Machine().options().allocations != FakeCuda::Options::Allocations::kWaitForTheDevice) return;
   WaitForDevice(Machine().calls().waiting_allocations);
@@ -58,8 +58,8 @@ int WithStream(void* handle, const Action& action) {
   return stream == nullptr ? kCudaInvalidHandle : action(*stream);
 }
 
-// Like WithStream, for calls that give the stream work. The default stream takes no work while another stream is
-// captured that CUDA orders with the default stream.
+// Like WithStream, for calls that enqueue work. Nothing can be enqueued on the default stream while a stream that CUDA
+// orders with it is being captured.
 template <typename Action>
 int WithStreamForWork(void* handle, const Action& action) {
   if (handle == nullptr) {

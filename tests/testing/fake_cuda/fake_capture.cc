@@ -153,7 +153,7 @@ int fake_cuda_capture_state(void* stream, int* state, uint64_t* id) {
   return WithStream(stream, [=](const FakeStream& known) {
     *state = 0;
     *id = 0;
-    // Asking disturbs no capture.
+    // This query does not invalidate a capture.
     if (stream == nullptr && Machine().CaptureBesideDefaultStream(known.device()) != nullptr) {
       return kCudaCaptureImplicit;
     }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Tests that captures break where CUDA's captures break, and that a graph does the work that was captured.
+// Tests that captures become invalid where CUDA's do, and that a graph runs the captured work.
 #include "tests/testing/fake_cuda/fake_capture.h"
 
 #include <gtest/gtest.h>
@@ -143,7 +143,7 @@ TEST_F(FakeCaptureTest, EventsOrderTheStreamsWithinAGraph) {
   EXPECT_EQ(fake_cuda_destroy_graph(graph), kCudaSuccess);
 }
 
-// Two pieces of work without a dependency may run in either order.
+// Two pieces of work without a dependency between them may run in either order.
 TEST_F(FakeCaptureTest, AMissingOrderShows) {
   std::string order;
   struct Append {

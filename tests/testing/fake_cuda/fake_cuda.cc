@@ -23,7 +23,7 @@
 namespace ronda::testing {
 namespace {
 
-// The process has one machine, because the functions of CUDA, and so of the fake, take no object as an argument.
+// There is one machine per process, because CUDA's functions, and thus the fake's, take no machine as an argument.
 std::atomic<FakeMachine*> the_machine{nullptr};
 
 }  // namespace
@@ -116,8 +116,8 @@ int Describe(int device, ronda_cuda_device* description) {
   const int parts = Machine().options().parts;
   std::snprintf(description->name, sizeof(description->name), "fake GPU");
   std::snprintf(description->pci_bus, sizeof(description->pci_bus), "0000:%02x:00.0", device / parts);
-  // Devices that are whole GPUs have no UUID. So tests may treat the fake devices of several processes as devices of
-  // several hosts.
+  // Devices that are whole GPUs have no UUID, so that tests can treat the fake devices of different processes as
+  // devices of different hosts.
   if (parts > 1) std::snprintf(description->uuid, sizeof(description->uuid), "fa4e0000-0000-4000-8000-%012d", device);
   return kCudaSuccess;
 }
@@ -249,7 +249,7 @@ int WaitEvent(void* handle_of_stream, void* handle) {
   });
 }
 
-// Returns an error for calls that query or await a captured event, because such an event never completes.
+// Returns an error if the event was captured, because a query or wait for such an event would never succeed.
 int ErrorOfAsking(const FakeEvent& event) {
   const std::shared_ptr<FakeCapture> capture = event.captured().capture;
   return capture == nullptr ? CurrentError() : capture->Invalidate(kCudaCapturedEvent);
@@ -259,7 +259,7 @@ int QueryEvent(void* handle, int* done) {
   return WithEvent(handle, [done](const std::shared_ptr<FakeEvent>& event) {
     *done = event->IsPassed(event->last_recording()) ? 1 : 0;
     if (*done == 0) ++this_threads_waits;
-    // Work of the stream before the event may have failed.
+    // Also reports errors of the stream's work before the event.
     return ErrorOfAsking(*event);
   });
 }
@@ -306,7 +306,7 @@ int FillZero(void* dst, size_t bytes, void* handle) {
   });
 }
 
-// Launches a kernel. As with CUDA, the call reads the parameters, and the kernel runs when the stream reaches it.
+// Launches a kernel. As in CUDA, the launch copies the parameters, and the kernel runs when the stream reaches it.
 template <typename Call>
 int Launch(const Call* call, void* handle) {
   return WithStreamForWork(handle, [&](FakeStream& stream) -> int {
@@ -334,8 +334,9 @@ void BeginRange(const char* name) {
 
 void EndRange() { RONDA_CHECK(--this_threads_ranges >= 0); }
 
-// Wraps a function of the table, and counts its calls. Calls that get or change the current device are not counted.
-// Their number depends on which thread reaches a bucket first, and on the current device of this thread.
+// Wraps a function of the table, and counts its calls. Functions that get or change the current device are not wrapped,
+// because the number of their calls depends on which thread reaches a bucket first, and on that thread's current
+// device.
 int counted_functions = 0;
 
 template <auto kFunction>
@@ -405,7 +406,7 @@ FakeCuda::FakeCuda(const Options& options) {
   RONDA_CHECK(before == nullptr);
 }
 
-// The streams must end first, because they use the machine until their end.
+// Clears `the_machine` last, because the streams use it until they end.
 FakeCuda::~FakeCuda() {
   while (waiting_frees() + waiting_allocations() > 0) absl::SleepFor(absl::Microseconds(50));
   delete the_machine.load();

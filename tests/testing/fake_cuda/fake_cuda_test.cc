@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Tests that the fake CUDA is as strict as the tests that use it need.
+// Tests that the fake CUDA is as strict as other tests need it to be.
 #include "tests/testing/fake_cuda/fake_cuda.h"
 
 #include <gtest/gtest.h>
@@ -235,7 +235,8 @@ TEST(FakeCudaDeathTest, HostCodeThatTouchesADevicesMemoryIsStopped) {
   EXPECT_DEATH(touch(), "");
 }
 
-// With kLazy, the first launch waits for the device, like CUDA, which loads kernels only when they are needed.
+// With kLazy, launches wait for the device until it has been prepared, like a launch for which CUDA must first load the
+// kernel.
 TEST(FakeCudaTest, LaunchWaitsForTheDeviceUntilItHasBeenPrepared) {
   const FakeCuda cuda({.devices = 2, .loading = FakeCuda::Options::Loading::kLazy});
   void* streams[2] = {};

@@ -27,7 +27,7 @@ using kernels::cuda::UnpackCall;
 using kernels::cuda::UnpackSegment;
 using kernels::cuda::Wire;
 
-// Finds the memory that a device sees at an address, and records whether all of this memory exists.
+// Replaces device addresses by the host's addresses of the same memory, and records whether all of the memory exists.
 class Finder {
  public:
   Finder(int device, const FakeMemory& memory) : device_(device), memory_(memory) {}
@@ -50,7 +50,7 @@ class Finder {
   std::vector<const void*> used_;
 };
 
-// Returns how many bytes `count` elements take from the beginning of a granule.
+// Returns how many bytes `count` elements take on the wire, from the beginning of a granule.
 size_t WireBytes(const Wire& wire, size_t count) {
   if (wire.blocks == Wire::Blocks::kNone) return count * SizeOf(wire.dtype);
   return kernels::Fp8Bytes(count);
@@ -72,7 +72,7 @@ void ReplaceAll(Finder& find, std::vector<Extent>& tensors, DType dtype) {
   for (Extent& tensor : tensors) find.Replace(tensor.data, tensor.count * SizeOf(dtype));
 }
 
-// A helper for Adasum's kernels, which compute three dot products for each pair of tensors.
+// Prepares a kernel of Adasum that works on pairs of tensors.
 template <typename Call>
 PreparedKernel PairsKernel(const Call& call, int (*run)(const Call&), int device, const FakeMemory& memory) {
   Finder find(device, memory);

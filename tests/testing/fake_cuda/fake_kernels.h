@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Kernels that the thread of a stream runs. A call copies its parameters, as a kernel launch does, and looks up the
-// device memory that they point to.
+// Prepares kernels for the threads of streams. PrepareKernel copies the parameters, as a kernel launch does, and looks
+// up the device memory that they point to.
 #ifndef RONDA_TESTS_TESTING_FAKE_CUDA_FAKE_KERNELS_H_
 #define RONDA_TESTS_TESTING_FAKE_CUDA_FAKE_KERNELS_H_
 
@@ -13,13 +13,13 @@
 
 namespace ronda::testing {
 
-// A kernel that is ready to run, and the memory that it uses.
+// A kernel that is ready to run, and the addresses of the memory that it uses.
 struct PreparedKernel {
   std::function<void()> run;
   std::vector<const void*> memory;
 };
 
-// If a pointer leads to memory that `device` cannot address, the result has no function.
+// If a parameter points to memory that `device` cannot address, `run` of the result is empty.
 PreparedKernel PrepareKernel(const kernels::cuda::PackCall& call, int device, const FakeMemory& memory);
 PreparedKernel PrepareKernel(const kernels::cuda::UnpackCall& call, int device, const FakeMemory& memory);
 PreparedKernel PrepareKernel(const kernels::cuda::ReduceCall& call, int device, const FakeMemory& memory);

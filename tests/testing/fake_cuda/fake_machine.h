@@ -29,16 +29,16 @@
 
 namespace ronda::testing {
 
-// A queue of a device. Streams put their tasks into the queue in the order of the calls. The device takes them out in
-// the same order. A task leaves the queue when its stream begins it. So a task whose stream is busy holds up all tasks
-// behind it, even tasks of other streams. CUDA's programming guide calls these false dependencies.
+// A queue of a device. Calls append the tasks of streams to the queue, and the device removes the tasks in the same
+// order. A task leaves the queue when its stream begins it. So a task whose stream is busy blocks all tasks behind it,
+// even those of other streams. CUDA's programming guide calls this a false dependency.
 //
 // Thread-safe.
 class FakeQueue {
  public:
-  // Adds a task at the end, and returns its position.
+  // Appends a task, and returns its position.
   uint64_t Enter();
-  // Waits until the task at the position `place` is the first task.
+  // Waits until the task at position `place` is the first in the queue.
   void AwaitTurn(uint64_t place);
   // Removes the first task.
   void Leave();
@@ -50,15 +50,15 @@ class FakeQueue {
   uint64_t left_ ABSL_GUARDED_BY(mu_) = 0;
 };
 
-// A stream of a device. A thread carries out the stream's tasks one after the other, while the caller continues.
+// A stream of a device. The stream's thread runs its tasks one after the other, while the callers continue.
 //
 // Thread-safe.
 class FakeStream {
  public:
-  // A task kWait waits for another stream, and stays in the queue until the wait is over.
+  // A kWait task waits for an event, or for the value of a word. It leaves the queue only when the wait is over.
   enum class Task { kWork, kWait };
 
-  // If `delay_seed` is not 0, the stream sometimes pauses before a task. The seed decides when.
+  // If `delay_seed` is not 0, the stream pauses before some tasks, which the seed selects.
   FakeStream(int device, std::shared_ptr<FakeQueue> queue, uint64_t delay_seed);
 
   // Waits until all tasks are done.
@@ -66,7 +66,7 @@ class FakeStream {
 
   int device() const { return device_; }
   uint64_t id() const { return id_; }  // different for every stream
-  // If the stream is being captured, the work goes into the capture's graph. Returns 0, or the capture's error.
+  // If the stream is being captured, adds the work to the capture instead. Returns 0, or the error of the capture.
   int Enqueue(std::function<void()> run, Task task = Task::kWork);
 
   // Returns whether all enqueued work is done.
@@ -109,20 +109,20 @@ class FakeStream {
   std::thread thread_;  // declared last, because it uses the other members
 };
 
-// A point in the work of streams. It may be recorded several times, and each recording has a number, counted from 1.
+// A point in the work of a stream. An event can be recorded several times; its recordings are numbered from 1.
 //
 // Thread-safe.
 class FakeEvent {
  public:
   FakeEvent(int device, bool has_times) : device_(device), has_times_(has_times) {}
 
-  // Returns the device on whose streams the event may be recorded.
+  // Returns the device on whose streams the event can be recorded.
   int device() const { return device_; }
-  // Returns whether the time between two such events is available.
+  // Returns whether the event records the time.
   bool has_times() const { return has_times_; }
 
-  // A point of a stream that is being captured. If `capture` is nullptr, the event was last recorded in a stream that
-  // was not being captured.
+  // The point of a capture at which the event was last recorded. `capture` is nullptr if the stream was not being
+  // captured.
   struct Captured {
     std::shared_ptr<FakeCapture> capture;
     FakeGraph::Nodes nodes;
@@ -130,13 +130,13 @@ class FakeEvent {
   void RecordCaptured(Captured captured);
   Captured captured() const;
 
-  // Begins a recording and returns its number. Pass() completes the recording later. Before that, the event may be
-  // recorded again on another stream, so recordings may complete in any order.
+  // Begins a recording and returns its number. Pass() completes the recording. Meanwhile the event may be recorded
+  // again on another stream, so recordings may complete in any order.
   uint64_t Record();
   void Pass(uint64_t recording);
 
   uint64_t last_recording() const;  // 0: none
-  // Recording 0 is complete from the beginning, as in CUDA.
+  // Recording 0 is always complete, as is an event in CUDA that was never recorded.
   bool IsPassed(uint64_t recording) const;
   void AwaitPassing(uint64_t recording) const;
   absl::Time passed_at() const;
@@ -152,7 +152,7 @@ class FakeEvent {
   absl::Time passed_at_ ABSL_GUARDED_BY(mu_) = absl::UnixEpoch();
 };
 
-// The state behind the table of a FakeCuda: devices, and the objects that have been created on them. Thread-safe.
+// The state of a FakeCuda: its devices, and the objects that have been created on them. Thread-safe.
 class FakeMachine {
  public:
   explicit FakeMachine(const FakeCuda::Options& options);
@@ -160,7 +160,7 @@ class FakeMachine {
   const FakeCuda::Options& options() const { return options_; }
   FakeMemory& memory() { return memory_; }
 
-  // Returns 0, or the error because of which `device` cannot be used.
+  // Returns 0 if `device` can be used, and otherwise the error.
   int ErrorOf(int device) const;
   void FailDevice(int device, int error) { errors_[device].store(error); }
 
@@ -174,7 +174,7 @@ class FakeMachine {
   // Waits until the device's streams are idle.
   void AwaitDevice(int device) const;
 
-  // The number of calls so far, and the number of calls that wait now.
+  // The number of calls so far, and the number of calls that are waiting.
   struct Calls {
     std::atomic<size_t> all{0};
     std::array<std::atomic<size_t>, sizeof(ronda_cuda_plugin) / sizeof(void*)> of_function{};
@@ -184,16 +184,17 @@ class FakeMachine {
   };
   Calls& calls() { return calls_; }
 
-  // Reports that something has gone wrong in a stream, and fails the device.
+  // Reports an error in a stream, and fails the device.
   void Report(int device, int error, absl::string_view what);
 
-  // Called by a stream. Returns whether `memory` may still be used. If it may not, reports this use.
+  // A stream calls this before work that uses `memory`. If any of the memory has been freed, reports the use and
+  // returns false.
   bool MayUse(int device, const std::vector<const void*>& memory);
 
   void RecordRange(const char* name);
   std::vector<std::string> TakeRanges();
 
-  // Like FakeMemory::Release. Work that was given to streams before this call can still use the memory.
+  // Like FakeMemory::Release. Work that was enqueued before this call can still use the memory.
   bool Release(int device, void* memory);
 
   void* CreateStream(int device);
@@ -201,10 +202,10 @@ class FakeMachine {
   // Returns nullptr if there is no such stream. The default stream has the handle nullptr, and is on `current_device`.
   std::shared_ptr<FakeStream> StreamOf(void* handle, int current_device);
 
-  // Functions about the captures that are in progress.
+  // Functions for the captures in progress.
   void AddCapture(const std::shared_ptr<FakeCapture>& capture);
   std::vector<std::shared_ptr<FakeCapture>> captures() const;
-  // Returns the capture of a stream that is ordered with the device's default stream, if there is one.
+  // Returns a capture of a stream that is ordered with the device's default stream, or nullptr if there is none.
   std::shared_ptr<FakeCapture> CaptureBesideDefaultStream(int device) const;
 
   void* AddGraph(std::shared_ptr<const FakeGraph> graph);
@@ -237,13 +238,13 @@ class FakeMachine {
   std::map<void*, std::shared_ptr<const FakeGraph>> graphs_ ABSL_GUARDED_BY(mu_);
   uint64_t graphs_so_far_ ABSL_GUARDED_BY(mu_) = 0;
   std::vector<std::string> ranges_ ABSL_GUARDED_BY(mu_);
-  // New streams of a device get its queues in turn.
+  // New streams of a device use its queues in turn.
   struct Queues {
     std::vector<std::shared_ptr<FakeQueue>> all;
     size_t next = 0;
   };
   std::vector<Queues> queues_ ABSL_GUARDED_BY(mu_);  // one entry per device
-  // The streams are declared last, so that they are destroyed first, because their threads use the other members.
+  // The streams are declared last so that they are destroyed first, because their threads use the other members.
   std::vector<std::shared_ptr<FakeStream>> default_streams_
       ABSL_GUARDED_BY(mu_);  // one per device; nullptr: not used yet
   std::map<void*, std::shared_ptr<FakeStream>> streams_ ABSL_GUARDED_BY(mu_);

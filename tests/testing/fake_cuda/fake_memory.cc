@@ -17,13 +17,13 @@ constexpr char kFileName[] = "fake_cuda_device_";
 
 size_t RoundUpToPages(size_t bytes) { return (bytes + kPage - 1) / kPage * kPage; }
 
-// Returns an address for `bytes` bytes, between two pages without access; nullptr if the system has none.
+// Reserves `bytes` bytes of address space between two inaccessible pages. Returns nullptr if the system refuses.
 char* Reserve(size_t bytes) {
   void* const mapping = mmap(nullptr, bytes + 2 * kPage, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   return mapping == MAP_FAILED ? nullptr : static_cast<char*>(mapping) + kPage;
 }
 
-// Maps the same memory at two addresses. `protection` limits the access by the first address.
+// Maps the same memory at two addresses. `protection` applies to the first one.
 bool MapTwice(char* first, char* second, size_t bytes, int protection) {
   const int file = memfd_create("fake_cuda", MFD_CLOEXEC);
   if (file < 0) return false;
@@ -168,7 +168,7 @@ bool FakeMemory::GiveAccess(void* range, size_t bytes, int device) {
   return true;
 }
 
-// mremap maps the same memory once more if it is to move 0 bytes of a shared mapping.
+// With an old size of 0, mremap maps the memory of a shared mapping a second time.
 void* FakeMemory::Register(void* memory, size_t bytes) {
   const MutexLock lock(&mu_);
   if (bytes == 0 || bytes % kPage != 0 || registered_.contains(memory)) return nullptr;

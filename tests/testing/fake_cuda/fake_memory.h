@@ -13,10 +13,10 @@
 
 namespace ronda::testing {
 
-// The memory of the devices, and the pinned memory of the host. Both are in fact normal memory of the process. Each
-// allocation lies between pages without access.
+// Device memory and pinned host memory. Both are really ordinary memory of the process. Each allocation lies between
+// two inaccessible pages.
 //
-// If host code may not touch device memory, the returned addresses have no access rights, and the device uses another
+// With HostAccess::kFatal, the returned addresses of device memory are inaccessible, and the devices use a second
 // mapping of the memory.
 //
 // Thread-safe.
@@ -29,59 +29,61 @@ class FakeMemory {
   FakeMemory(int devices, size_t bytes_per_device, HostAccess host_access);
   ~FakeMemory();
 
-  // Returns nullptr if less than `bytes` of memory is left. `device` may be kPinnedHost.
+  // Returns nullptr if less than `bytes` bytes are left. `device` may be kPinnedHost.
   void* Allocate(int device, size_t bytes);
 
-  // Releases memory. Returns whether the device had memory at this address. Work that a stream gets later cannot use
-  // the memory. Earlier work can, if `use` says that such work may exist.
+  // Releases memory. Returns false if the device has no allocation at this address. Work that is enqueued later cannot
+  // use the memory. With kPossible, work that is already enqueued can.
   enum class Use { kOver, kPossible };
   bool Release(int device, void* memory, Use use);
 
-  // Frees memory at once. Returns whether an allocation begins at `memory`. Even earlier work of a stream may not use
-  // the memory any more. IsAnyFreed finds such uses.
+  // Frees memory at once. Returns false if no allocation begins at `memory`. Even work that is already enqueued must
+  // not use the memory any more. IsAnyFreed finds such uses.
   bool Free(const void* memory);
 
   // Returns whether memory at one of these addresses has been freed.
   bool IsAnyFreed(const std::vector<const void*>& addresses) const;
 
-  // These functions are for device memory that several processes map, like CUDA's virtual memory. Its files are memfds,
-  // whose names have the number of the device. All sizes and addresses in a range are multiples of kSharingUnit.
+  // The following functions are for device memory that several processes map, as with CUDA's virtual memory management.
+  // Its files are memfds, whose names contain the device number. All sizes, and all offsets in a range, are multiples
+  // of kSharingUnit.
   static constexpr size_t kSharingUnit = size_t{2} << 20;
 
-  // Returns a file of `bytes` bytes on the device; -1 if less memory is left, or if the system has none.
+  // Returns a file of `bytes` bytes on the device, or -1 if the device or the system has too little memory.
   int CreateFile(int device, size_t bytes);
 
-  // Returns the device on which the file's memory is, perhaps a device of another process; -1 if it is no such file.
+  // Returns the device whose memory the file is, or -1 if it is no such file. Another process may have created the
+  // file.
   static int DeviceOfFile(int file);
 
-  // Reserves addresses, without memory. Returns nullptr if the system has none.
+  // Reserves a range of addresses without memory. Returns nullptr if the system refuses.
   void* ReserveRange(size_t bytes);
 
-  // Maps a file at an address in a range, or frees a range to which no file has been mapped. Return false if `address`
-  // is not in such a range.
+  // MapIntoRange maps a file into a range, and returns false if that is impossible. FreeRange frees a range to which no
+  // device has access yet, and unmaps the files in it. It returns false if there is no such range.
   bool MapIntoRange(void* address, size_t bytes, int file);
   bool FreeRange(void* range);
 
-  // Gives `device` access to a range. Afterwards the range is an allocation of this device, which Release ends.
-  // Returns false if a part of the range has no memory.
+  // Gives `device` access to a range, which thus becomes an allocation of this device for Release() to free. Returns
+  // false if a part of the range has no memory.
   bool GiveAccess(void* range, size_t bytes, int device);
 
-  // Lets all devices access shared memory of the host, at another address. Returns nullptr if that is impossible.
-  // EndRegistration returns false if `memory` is not registered.
+  // Register gives all devices access to shared host memory, and returns its address on the devices, or nullptr if that
+  // is impossible. EndRegistration returns false if `memory` is not registered.
   void* Register(void* memory, size_t bytes);
   bool EndRegistration(void* memory);
 
-  // Returns the device that has memory at this address, or kPinnedHost for all memory of the host.
+  // Returns the device that has memory at this address, or kPinnedHost for any host memory.
   int DeviceOf(const void* address) const;
 
-  // Returns whether pinned memory of the host is at this address.
+  // Returns whether this address is in pinned host memory.
   bool IsPinned(const void* address) const;
 
-  // Returns the address at which the device sees these bytes. Returns nullptr unless all of the bytes are in one
-  // allocation, which is on this device or pinned.
+  // Returns the address through which the device accesses these bytes. Returns nullptr unless they all lie in one
+  // allocation that is on this device or pinned.
   void* ViewOf(int device, const void* address, size_t bytes) const;
 
-  // Like ViewOf, for memory of any device. If no allocation contains `address`, returns `address` itself.
+  // Like ViewOf, but for memory of any device. If no allocation contains `address`, returns `address`.
   void* AnyViewOf(const void* address) const;
 
   size_t allocations() const;  // so far
@@ -100,7 +102,7 @@ class FakeMemory {
 
   using Blocks = std::map<uintptr_t, Block>;  // by address
 
-  // Addresses that have no access yet.
+  // A range that is not accessible yet.
   struct Range {
     Block block;
     size_t filled;  // bytes with memory

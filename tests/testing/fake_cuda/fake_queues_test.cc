@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Tests implicit waits of the fake CUDA, which come from streams that share a queue, and from allocations.
+// Tests the implicit waits of the fake CUDA: in queues that streams share, and in allocations.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -14,7 +14,7 @@
 namespace ronda::testing {
 namespace {
 
-// Three streams of device 0. The test stops the last stream, so a wait for this stream is blocked.
+// Three streams of device 0. The last one is held, so a wait for it blocks.
 class Streams {
  public:
   explicit Streams(int queues) : cuda_({.devices = 2, .queues = queues}) {
@@ -22,7 +22,7 @@ class Streams {
     hold_ = std::make_unique<StreamHold>(held_);
   }
 
-  // Makes the first stream wait for the last stream, which is held.
+  // Makes the first stream wait for the held stream.
   void BlockAWait() {
     void* event = nullptr;
     ASSERT_EQ(table().create_event(0, &event), kCudaSuccess);
@@ -30,7 +30,7 @@ class Streams {
     ASSERT_EQ(table().wait_event(waiting_, event), kCudaSuccess);
   }
 
-  // Gives the second stream work that records whether the hold had already ended.
+  // Enqueues work on the second stream that records whether the hold has already ended.
   void GiveOtherWork() {
     const auto note = [](void* self) {
       auto* const streams = static_cast<Streams*>(self);
@@ -86,7 +86,7 @@ TEST(FakeQueuesTest, StreamsOfOtherQueuesGoOn) {
   streams.Release();
 }
 
-// A kernel leaves the queue when it begins, so only work behind it in its own stream is held up.
+// A kernel leaves the queue when it begins, so it blocks only later work in its own stream.
 TEST(FakeQueuesTest, WorkThatRunsHoldsUpNoOtherStream) {
   Streams streams(1);
   streams.GiveOtherWork();

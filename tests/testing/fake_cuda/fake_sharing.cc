@@ -16,7 +16,7 @@ namespace {
 
 using Sharing = FakeCuda::Options::Sharing;
 
-// Returns the error of a call for shared memory. Like CUDA, makes a context.
+// Returns the error of a call that shares memory. Like CUDA, creates a context.
 int ErrorOfSharing() {
   if (const int error = ErrorOfOpening(); error != 0) return error;
   return Machine().options().sharing == Sharing::kNone ? kCudaNotSupported : kCudaSuccess;
@@ -38,7 +38,7 @@ bool IsSatisfied(const ronda_cuda_word_op& op, uint32_t found) {
   return static_cast<int32_t>(found - op.value) >= 0;
 }
 
-// Carries out an operation on a word. Other processes may write the word, so a wait reads it again and again.
+// Runs an operation on a word. A wait polls the word, because another process may write it.
 void RunWordOp(const ronda_cuda_word_op& op) {
   std::atomic_ref<uint32_t> word(*static_cast<uint32_t*>(op.word));
   if (op.action == RONDA_CUDA_WRITE_WORD) return word.store(op.value, std::memory_order_seq_cst);

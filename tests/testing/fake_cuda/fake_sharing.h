@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The fake plugin's functions for memory that several ranks use, and for words on which streams work.
+// The fake plugin's functions for memory that ranks share, and for stream operations on words in memory.
 //
-// The rules are those of CUDA's driver (virtual memory management, stream memory operations): sizes are multiples of
-// the unit, words are aligned and in memory that the device can address, and a wait holds up the queue of its stream.
-// Registered memory of the host has another address on the device. A device sees memory of another device only if the
+// The rules are those of CUDA's driver (virtual memory management, stream memory operations). Sizes are multiples of
+// the unit. Words are aligned, and in memory that the device can address. A wait blocks the queue of its stream.
+// Registered host memory has a different address on the device. A device can access another device's memory only if the
 // options allow it.
 #ifndef RONDA_TESTS_TESTING_FAKE_CUDA_FAKE_SHARING_H_
 #define RONDA_TESTS_TESTING_FAKE_CUDA_FAKE_SHARING_H_

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Tests that the fake CUDA is as strict as CUDA with memory that several ranks map, and with words of streams.
+// Tests that the fake CUDA is as strict as CUDA about memory that ranks share, and about stream operations on words.
 #include <gtest/gtest.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
@@ -80,7 +80,7 @@ TEST(FakeSharingTest, OldDriversShareNothing) {
   EXPECT_EQ(cuda.table()->run_word_ops(&op, 1, nullptr), kCudaNotSupported);
 }
 
-// A page of the host's memory, and its words as the device sees them.
+// A page of registered host memory, and the addresses of its words on the device.
 class SharedPage {
  public:
   explicit SharedPage(const FakeCuda& cuda) : cuda_(cuda) {
@@ -159,7 +159,7 @@ TEST(FakeSharingTest, AWaitHoldsUpItsQueue) {
   for (void* stream : streams) AwaitIdle(stream);
 }
 
-// A child process maps the file that it has inherited.
+// A child process maps a file that it inherits.
 TEST(FakeSharingTest, ProcessesShareTheMemory) {
   int file = -1;
   {

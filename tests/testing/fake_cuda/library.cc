@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// libfake_cuda.so gives a process the devices that its environment describes. The variables are FAKE_CUDA_DEVICES,
-// FAKE_CUDA_DRIVER_ERROR, FAKE_CUDA_DELAY_SEED, FAKE_CUDA_PARTS, and CUDA's own CUDA_DEVICE_MAX_CONNECTIONS. With
-// FAKE_CUDA_STRICT=1, calls that free memory wait for the device, and so do launches of kernels that are not loaded.
-// CUDA's programming guide describes such waits (implicit synchronization and lazy loading). With FAKE_CUDA_STRICT=2,
-// allocations also wait for the device. FAKE_CUDA_SHARING is 0 if no memory can be shared, and 1 if a device can only
-// map its own memory.
+// libfake_cuda.so gives a process the devices that these environment variables describe: FAKE_CUDA_DEVICES,
+// FAKE_CUDA_DRIVER_ERROR, FAKE_CUDA_DELAY_SEED, FAKE_CUDA_PARTS, FAKE_CUDA_STRICT, FAKE_CUDA_SHARING, and CUDA's own
+// CUDA_DEVICE_MAX_CONNECTIONS. With FAKE_CUDA_STRICT=1, calls that free memory wait for the device, and so do launches
+// before the kernels are loaded. CUDA's programming guide describes such waits (implicit synchronization and lazy
+// loading). With FAKE_CUDA_STRICT=2, allocations also wait for the device. With FAKE_CUDA_SHARING=0 no memory can be
+// shared, and with 1 a device can map only its own memory.
 #include <algorithm>
 #include <cstdlib>
 
@@ -41,7 +41,7 @@ FakeCuda::Options OptionsFromEnvironment() {
 }  // namespace ronda::testing
 
 __attribute__((visibility("default"))) const ronda_cuda_plugin* ronda_cuda_plugin_table() {
-  // The object is never destroyed, because threads of streams may still work when the process ends.
+  // Never destroyed, because the threads of streams may still be working when the process exits.
   static const auto* const cuda = new ronda::testing::FakeCuda(ronda::testing::OptionsFromEnvironment());
   return cuda->table();
 }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// A libcuda.so.1 for the fake libcudart.so.13. It has the driver's functions that PyTorch and Ronda's plugin call
-// directly; driver_sharing.cc has those for shared memory. All other functions of the driver return "not supported"
-// (refused_driver.cc).
+// A libcuda.so.1 for the fake libcudart.so.13. This file has the driver functions that PyTorch and Ronda's plugin call
+// directly; driver_sharing.cc has those for shared memory. The functions in refused_driver.cc only return "not
+// supported".
 #include <cuda.h>
 
 #include <cstdio>
@@ -28,7 +28,7 @@ EXPORTED CUresult cuDeviceGet(CUdevice* device, int number) {
   return CUDA_SUCCESS;
 }
 
-// CUDA's header renames some functions to their second versions, for example cuDeviceGetUuid_v2.
+// CUDA's header redefines some names as second versions; this one is really cuDeviceGetUuid_v2.
 EXPORTED CUresult cuDeviceGetUuid(CUuuid* uuid, CUdevice device) {
   ronda_cuda_device description{};
   if (const int error = Table().describe(device, &description); error != 0) return static_cast<CUresult>(error);

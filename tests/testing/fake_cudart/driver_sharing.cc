@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The driver's functions for memory that several processes map, and for streams that work on words. A handle of memory
-// is a copy of its file's descriptor.
+// The driver functions for memory that several processes map, and for stream operations on words. A memory handle is a
+// duplicate of the descriptor of the memory's file.
 #include <cuda.h>
 #include <fcntl.h>
 #include <unistd.h>
@@ -90,7 +90,7 @@ EXPORTED CUresult cuMemSetAccess(CUdeviceptr address, size_t bytes, const CUmemA
   return static_cast<CUresult>(FakeDevices::Get().give_access(AddressOf(address), bytes, access->location.id));
 }
 
-// The fake ends a whole range at once, when its addresses are freed.
+// Does nothing: the fake unmaps a whole range when cuMemAddressFree frees it.
 EXPORTED CUresult cuMemUnmap(CUdeviceptr, size_t) { return CUDA_SUCCESS; }
 
 EXPORTED CUresult cuMemAddressFree(CUdeviceptr address, size_t bytes) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Gives the stand-ins for CUDA's libraries the devices of tests/testing/fake_cuda. Ronda also uses these devices.
+// Gives the stand-ins for CUDA's libraries access to the fake devices (tests/testing/fake_cuda), which Ronda also uses.
 #ifndef RONDA_TESTS_TESTING_FAKE_CUDART_FAKE_DEVICE_H_
 #define RONDA_TESTS_TESTING_FAKE_CUDART_FAKE_DEVICE_H_
 
@@ -9,13 +9,12 @@
 
 #include "runtime/cuda/plugin.h"
 
-// Marks a function of CUDA, which PyTorch's libraries find by its name.
+// Marks a CUDA function, which PyTorch's libraries find by name.
 #define EXPORTED extern "C" __attribute__((visibility("default")))
 
 namespace ronda::testing {
 
-// libfake_cuda.so, from FAKE_CUDA_LIBRARY. If the library of the devices cannot be loaded, prints the reason and ends
-// the process.
+// libfake_cuda.so, from FAKE_CUDA_LIBRARY. If it cannot be loaded, prints the reason and ends the process.
 struct FakeDevices {
   const ronda_cuda_plugin* table;
   int (*enqueue_owned)(void* stream, void (*function)(void*), void* context, void (*release)(void*));
@@ -41,12 +40,12 @@ struct FakeDevices {
 
   static const FakeDevices& Get();
 
-  // Gives the stream work that may be captured. A graph may do such work several times. Returns 0, or an error as the
+  // Enqueues work that may be captured, and that a graph may therefore run several times. Returns 0 or an error, as the
   // table's functions do.
   int Enqueue(void* stream, std::function<void()> work) const;
 };
 
-// Returns the number of the calling thread's last error.
+// The calling thread's last error.
 int& LastError();
 
 }  // namespace ronda::testing

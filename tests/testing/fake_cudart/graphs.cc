@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Functions for graphs, which are captured from streams (tests/testing/fake_cuda/fake_capture.h) and launched any
-// number of times.
+// Functions that capture streams as graphs (tests/testing/fake_cuda/fake_capture.h), and launch the graphs.
 #include <cuda_runtime_api.h>
 
 #include "tests/testing/fake_cudart/fake_device.h"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Launches Ronda's kernels (kernels/cuda/kernels.h) for Ronda's plugin on the stand-ins. The fake devices run kernels
-// that are compiled for the host.
+// Launches Ronda's kernels (kernels/cuda/kernels.h) on the fake devices, which run kernels compiled for the host. In
+// tests, this file replaces the plugin's real launches.
 #include "kernels/cuda/kernels.h"
 #include "tests/testing/fake_cudart/fake_device.h"
 

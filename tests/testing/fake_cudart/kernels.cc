@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Handles kernels of PyTorch's libraries. PyTorch registers kernels by name. Their launches are ignored, because this
-// machine cannot run them. Only PyTorch's sleep (torch.cuda._sleep) runs.
+// Registers and launches the kernels of PyTorch's libraries. Launches are ignored, because the fake devices cannot run
+// these kernels. Only PyTorch's sleep (torch.cuda._sleep) has an effect.
 #include <cuda_runtime_api.h>
 
 #include <atomic>
@@ -29,7 +29,7 @@ thread_local Launch next_launch;
 
 std::atomic<const void*> the_sleep{nullptr};
 
-// Keeps the stream busy for the time that a GPU with 2 cycles per nanosecond would need.
+// Keeps the stream busy for as long as a 2 GHz GPU would take.
 int Sleep(const int64_t cycles, cudaStream_t stream) {
   return FakeDevices::Get().Enqueue(stream, [=] { std::this_thread::sleep_for(std::chrono::nanoseconds(cycles / 2)); });
 }
@@ -44,7 +44,7 @@ cudaError_t LaunchOrDrop(const void* function, void** arguments, cudaStream_t st
 
 }  // namespace
 
-// Returns how many launches of kernels have been ignored so far.
+// Returns how many kernel launches have been ignored so far.
 EXPORTED uint64_t fake_cudart_dropped_kernels() { return dropped_kernels.load(); }
 
 EXPORTED void** __cudaRegisterFatBinary(void*) {
@@ -71,7 +71,7 @@ EXPORTED cudaError_t __cudaPopCallConfiguration(dim3* grid, dim3* block, size_t*
   return cudaSuccess;
 }
 
-// A kernel's handle is the address of its function on the host.
+// A kernel's handle is the address of its host function.
 EXPORTED cudaError_t __cudaGetKernel(cudaKernel_t* kernel, const void* function) {
   *kernel = static_cast<cudaKernel_t>(const_cast<void*>(function));
   return cudaSuccess;

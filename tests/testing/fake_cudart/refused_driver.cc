@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Functions of the driver that PyTorch's libraries need in order to load. The fake driver only refuses them. This file
-// does not include CUDA's header, which declares these functions with their parameters.
+// Driver functions that PyTorch's libraries need in order to load. In the fake driver they only return an error. This
+// file does not include CUDA's header, because the header declares these functions with their parameters.
 #define REFUSED(name) \
   extern "C" __attribute__((visibility("default"))) int name() { return 801; /* CUDA_ERROR_NOT_SUPPORTED */ }
 

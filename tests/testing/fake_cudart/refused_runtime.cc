@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Functions that PyTorch's libraries need in order to load. The fake CUDA runtime only refuses them. They concern nodes
-// of graphs, memory pools, memory of other processes, and libraries of kernels. This file does not include CUDA's
-// header, which declares these functions with their parameters.
+// Functions that PyTorch's libraries need in order to load. In the fake CUDA runtime they only return an error. They
+// are for graph nodes, memory pools, memory of other processes, and kernel libraries. This file does not include CUDA's
+// header, because the header declares these functions with their parameters.
 #define REFUSED(name) \
   extern "C" __attribute__((visibility("default"))) int name() { return 801; /* cudaErrorNotSupported */ }
 
@@ -44,8 +44,8 @@ REFUSED(cudaStreamUpdateCaptureDependencies)
 REFUSED(cudaUserObjectCreate)
 REFUSED(cudaUserObjectRelease)
 
-// When PyTorch starts, it looks up functions of the driver here, and needs an address for each. It calls these
-// functions only for features that the fake lacks.
+// At startup, PyTorch looks up driver functions here, and needs an address for each. It calls them only for features
+// that the fake lacks.
 extern "C" __attribute__((visibility("default"))) int cudaGetDriverEntryPointByVersion(const char*, void** function,
                                                                                        unsigned int, unsigned long long,
                                                                                        int* result) {

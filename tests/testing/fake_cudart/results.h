@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Helpers that the functions of the fake CUDA runtime share.
+// Helpers shared by the functions of the fake CUDA runtime.
 #ifndef RONDA_TESTS_TESTING_FAKE_CUDART_RESULTS_H_
 #define RONDA_TESTS_TESTING_FAKE_CUDART_RESULTS_H_
 
@@ -10,13 +10,13 @@
 
 namespace ronda::testing {
 
-// Returns the error after storing it as the thread's last error, as CUDA does.
+// Stores the error, if any, as the thread's last error, as CUDA does. Returns it.
 inline cudaError_t Result(int error) {
   if (error != cudaSuccess) LastError() = error;
   return static_cast<cudaError_t>(error);
 }
 
-// The fake has one default stream per device. CUDA has two kinds of default stream, with a special handle for each.
+// The fake has one default stream per device, while CUDA has two kinds, each with its own special handle.
 inline void* DefaultOr(cudaStream_t stream) {
   return stream == cudaStreamLegacy || stream == cudaStreamPerThread ? nullptr : stream;
 }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // A libcudart.so.13 for PyTorch's CUDA build on a machine without a GPU. tests/testing/fake_cuda provides memory,
-// copies, streams and events. Launches of kernels are counted and ignored. Only PyTorch's own sleep runs, and keeps its
-// stream busy.
+// copies, streams and events. Kernel launches are counted and ignored, except PyTorch's sleep, which keeps its stream
+// busy.
 #include <cuda_runtime_api.h>
 
 #include <cstdio>
@@ -28,7 +28,7 @@ constexpr int kVersion = 13000;
 
 const ronda_cuda_plugin& Table() { return *FakeDevices::Get().table; }
 
-// Runs functions that a capture of this or another thread may forbid.
+// Makes a call that a capture, by this or another thread, may forbid.
 template <typename Call>
 cudaError_t Unsafe(const Call& call) {
   const int refused = FakeDevices::Get().begin_unsafe_call();
@@ -52,8 +52,8 @@ bool IsPageable(const void* address) {
   return device < 0 && FakeDevices::Get().is_pinned(address) == 0;
 }
 
-// The priorities of the streams that this runtime has created. Other streams have the priority 0. If a new stream gets
-// an old handle, the new priority replaces the old one.
+// The priorities of the streams that this runtime has created; other streams have priority 0. If a new stream reuses a
+// handle, its priority replaces the old one.
 class Priorities {
  public:
   static void Set(cudaStream_t stream, int priority) {
@@ -77,7 +77,7 @@ class Priorities {
   }
 };
 
-// The addresses at which the devices see registered memory of the host.
+// The device addresses of registered host memory.
 class RegisteredAddresses {
  public:
   static int Add(void* memory, size_t bytes) {
@@ -109,7 +109,7 @@ class RegisteredAddresses {
   }
 };
 
-// Waits until the stream has completed its work so far. Returns 0, or an error as the table's functions do.
+// Waits until the stream has completed its work so far. Returns 0 or an error, as the table's functions do.
 int WaitForStream(void* stream) {
   if (const int error = FakeDevices::Get().begin_wait_for_stream(stream); error != cudaSuccess) return error;
   const auto done = std::make_shared<std::promise<void>>();
@@ -118,8 +118,8 @@ int WaitForStream(void* stream) {
   return error;
 }
 
-// Copies memory. If the source is pageable memory of the host, the call reads it before it returns. If the target is
-// pageable, the data has arrived when the call returns.
+// Copies memory. Reads pageable host memory before it returns, and has completed a copy to pageable host memory when it
+// returns.
 int Copy(void* dst, const void* src, size_t bytes, void* stream) {
   if (bytes == 0) return cudaSuccess;
   const FakeDevices& devices = FakeDevices::Get();
@@ -262,7 +262,7 @@ EXPORTED cudaError_t cudaMalloc(void** memory, size_t bytes) {
 EXPORTED cudaError_t cudaFree(void* memory) {
   if (memory == nullptr) return cudaSuccess;
   if (const int refused = FakeDevices::Get().begin_unsafe_call(); refused != cudaSuccess) return Result(refused);
-  // The memory's device may differ from the thread's current device.
+  // The memory may be on a device other than the thread's current device.
   int device = 0;
   Table().device_of(memory, &device);
   const int before = CurrentDevice();

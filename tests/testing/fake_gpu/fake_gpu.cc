@@ -21,7 +21,7 @@ struct Library {
   LeaksFunction leaks;
 };
 
-// All code that opens this path gets this one copy of the library. Ronda gets it, too.
+// All code that opens this path, including Ronda, gets this one copy of the library.
 const Library& LoadedLibrary() {
   static const Library* const loaded = [] {
     void* const library = dlopen(kFakeCudaPath, RTLD_NOW | RTLD_LOCAL);

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Access to the fake CUDA (tests/testing/fake_cuda) in a library. Ronda loads the library because its settings name it,
-// as in a program with GPUs. Tests of the client API use it because they must not be linked with the fake.
+// Gives tests of the client API access to the fake CUDA (tests/testing/fake_cuda) in a shared library. These tests must
+// not be linked with the fake. Ronda loads the same library because Ronda's settings name it, as in a program with
+// GPUs.
 #ifndef RONDA_TESTS_TESTING_FAKE_GPU_FAKE_GPU_H_
 #define RONDA_TESTS_TESTING_FAKE_GPU_FAKE_GPU_H_
 
@@ -16,22 +17,22 @@
 
 namespace ronda::testing {
 
-// The paths of the libraries in tests.
+// The paths at which tests find the libraries.
 inline constexpr const char* kFakeCudaPath = "tests/testing/fake_cuda/libfake_cuda.so";
 inline constexpr const char* kFakeNcclLibraryPath = "tests/testing/fake_nccl/libfake_nccl.so";
 
 // Returns the library's table of functions. This function and those below throw std::runtime_error if the library
-// cannot be loaded or a call has failed.
+// cannot be loaded or a call fails.
 const ronda_cuda_plugin& LoadedFakeCuda();
 
-// Gives `work` to the stream, which runs it after its earlier work, like a kernel.
+// Enqueues `work` on the stream, which runs it in order, like a kernel.
 void EnqueueOnFakeGpu(void* stream, std::function<void()> work);
 
-// Returns a text about the objects of all GPUs that have not been released, for example "2 streams, 1 events". It is
-// empty if there are none.
+// Describes the objects on all GPUs that have not been released, for example as "2 streams, 1 events". Returns "" if
+// there are none.
 std::string FakeGpuLeaks();
 
-// The numbers of communicators of the fake NCCL in this process, so far.
+// Counts the communicators of the fake NCCL in this process.
 struct FakeNcclCounts {
   int live = 0;
   int made = 0;
@@ -64,8 +65,8 @@ class FakeGpuStream {
   void* handle_ = nullptr;
 };
 
-// Memory on the GPU of a stream. Work that the stream gets later finds zeros in it, or `values`. `stream` must outlive
-// the array.
+// Memory on the GPU of a stream. Later work of the stream finds `values` in it, or zeros. `stream` must outlive the
+// array.
 template <class T>
 class FakeGpuArray {
  public:
@@ -80,7 +81,7 @@ class FakeGpuArray {
   T* data() const { return data_; }
   std::size_t size() const { return size_; }
 
-  // Makes the stream write the values after its earlier work. Does not wait.
+  // Enqueues a write of the values on the stream. Does not wait.
   void Set(const std::vector<T>& values) const {
     stream_.Enqueue([=, data = data_] { std::memcpy(data, values.data(), values.size() * sizeof(T)); });
   }

@@ -87,7 +87,7 @@ NcclResult FakeNcclCommunicator::Progress() {
   return NcclResult::kInProgress;
 }
 
-// NCCL compares the UUIDs of devices from version 2.30.7 on. Earlier versions compare the PCI bus.
+// Since version 2.30.7, NCCL compares the UUIDs of the devices. Earlier versions compare PCI bus IDs.
 std::string FakeNcclCommunicator::ObjectionToDevices() const {
   const DevicePlace& own = mailboxes_->PlaceOf(rank_);
   for (int other = 0; other < ranks_; ++other) {
@@ -326,7 +326,7 @@ ReduceOp ReduceOpOf(NcclRedOp op) {
 
 char* WithoutConst(const void* data) { return static_cast<char*>(const_cast<void*>(data)); }
 
-// Carries out one rank's operations of a group.
+// Runs one rank's operations of a group.
 class GroupRun {
  public:
   GroupRun(Mailboxes& mailboxes, int rank, int ranks, const std::atomic<bool>& gives_up)
@@ -380,15 +380,14 @@ class GroupRun {
     return false;
   }
 
-  // Returns whether NCCL 2.28.9 has a kernel for symmetric memory for the operation (ncclSymkImplemented).
+  // Returns whether NCCL 2.28.9 has a symmetric-memory kernel for the operation (ncclSymkImplemented).
   static bool IsSymmetricSum(const NcclOperation& operation) {
     const DType dtype = DTypeOf(operation.type);
     return operation.is_symmetric && operation.op == NcclRedOp::kSum && operation.factor == 1 &&
            IsFloatingPoint(dtype) && dtype != DType::kFloat64;
   }
 
-  // Each rank reads its part of all ranks' inputs, and adds the parts in float32. The part of an all-reduce is all of
-  // it.
+  // Each rank reads its part of every rank's input, and sums in float32. In an all-reduce, the part is the whole input.
   bool SumSymmetrically(const NcclOperation& operation) {
     const DType dtype = DTypeOf(operation.type);
     const size_t bytes = operation.count * SizeOf(dtype);
@@ -417,7 +416,7 @@ class GroupRun {
     return true;
   }
 
-  // Makes a reduce-scatter and then an all-gather around the ring.
+  // Does a reduce-scatter and then an all-gather around the ring.
   bool AllReduce(const NcclOperation& operation) {
     const DType dtype = DTypeOf(operation.type);
     const size_t element = SizeOf(dtype);
@@ -441,8 +440,8 @@ class GroupRun {
     return true;
   }
 
-  // Passes the sums around the ring. The sum for a rank visits that rank last. The input changes only where the output
-  // overlaps it.
+  // Passes partial sums around the ring, so that each sum ends at the rank that receives it. Only the part of the input
+  // that the output overlaps changes.
   bool ReduceScatter(const NcclOperation& operation) {
     const DType dtype = DTypeOf(operation.type);
     const size_t bytes = operation.count * SizeOf(dtype);
@@ -462,7 +461,7 @@ class GroupRun {
     return true;
   }
 
-  // The root adds up the terms of the other ranks. Only the root uses its output.
+  // The other ranks send their terms to the root, which adds them up. Only the root uses its output.
   bool Reduce(const NcclOperation& operation) {
     const DType dtype = DTypeOf(operation.type);
     const size_t bytes = operation.count * SizeOf(dtype);

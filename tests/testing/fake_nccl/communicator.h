@@ -28,7 +28,7 @@ inline constexpr int kFakeNcclVersion = 22809;  // unless a fault sets another
 
 DType DTypeOf(NcclDataType type);
 
-// One call of NCCL. The device uses the pointers as they are.
+// One call to NCCL. RunOperations() dereferences the pointers as they are.
 struct NcclOperation {
   enum class Kind : uint8_t {
     kAllReduce,
@@ -50,22 +50,22 @@ struct NcclOperation {
   bool is_symmetric = false;  // both buffers are in symmetric windows
 };
 
-// Carries out a rank's group. First it makes all sends and receives at once, then the collectives one after the other.
-// Returns false if `gives_up` was set before the end.
+// Runs a rank's group: first all sends and receives at the same time, then the collectives one after the other. Returns
+// false if `gives_up` is set before the end.
 bool RunOperations(const std::vector<NcclOperation>& operations, Mailboxes& mailboxes, int rank, int ranks,
                    const std::atomic<bool>& gives_up);
 
-// A rank's communicator. The object lives until its work has left the streams.
+// A rank's communicator. The object lives until its work on the streams has ended.
 //
-// If the communicator blocks, the call itself puts a group onto its stream. Before that, the first group of each kind
-// waits until all ranks have made this group, or the communicator is aborted. NCCL waits in this way to connect the
-// ranks.
+// If the communicator is blocking, the call itself enqueues a group on its stream. Before that, the first group of each
+// kind with a collective waits until all ranks have submitted such a group, or the communicator is aborted. NCCL waits
+// in the same way to connect the ranks.
 //
 // Thread-safe.
 class FakeNcclCommunicator : public std::enable_shared_from_this<FakeNcclCommunicator> {
  public:
   enum class Calls : uint8_t { kDoNotBlock, kBlock };
-  // `is_aborted` is a new abort flag, or an abort flag that other communicators share.
+  // `is_aborted` is the abort flag, which several communicators can share.
   FakeNcclCommunicator(std::shared_ptr<Mailboxes> mailboxes, int rank, int ranks, const fake_nccl_faults& faults,
                        const fake_nccl_cuda& cuda, int device, Calls calls = Calls::kDoNotBlock,
                        std::shared_ptr<std::atomic<bool>> is_aborted = std::make_shared<std::atomic<bool>>(false));
@@ -74,11 +74,11 @@ class FakeNcclCommunicator : public std::enable_shared_from_this<FakeNcclCommuni
   int ranks() const { return ranks_; }
   int device() const { return device_; }
 
-  // Implements ncclCommGetAsyncError. It also puts waiting groups onto their stream.
+  // Implements ncclCommGetAsyncError. It also enqueues waiting groups on their streams.
   NcclResult Progress();
 
-  // Returns ncclSuccess if the communicator may be used. If the communicator's state is ncclInProgress, reports the use
-  // and returns ncclInvalidArgument.
+  // Returns ncclSuccess if the communicator can be used. If its state is ncclInProgress, reports the misuse and returns
+  // ncclInvalidArgument.
   NcclResult EnsureReady();
 
   NcclResult BeginRegistration();
@@ -86,36 +86,34 @@ class FakeNcclCommunicator : public std::enable_shared_from_this<FakeNcclCommuni
   int version() const { return faults_.version == 0 ? kFakeNcclVersion : faults_.version; }
   // Returns whether the communicator supports windows.
   bool HasWindows() const { return !HasFault(faults_.no_windows); }
-  // Waits until all ranks register a window. The communicator must block. Reports windows of different sizes.
+  // Waits until all ranks register a window. The communicator must be blocking. Reports windows of different sizes.
   NcclResult MeetForWindow(size_t bytes);
-  // Returns whether work of the communicator is on a stream.
+  // Returns whether the communicator has work on a stream.
   bool IsRunning() const { return running_.load() > 0; }
 
-  // Begins to create a child, of which every rank is a member. When the child is complete, a later call of Progress()
-  // calls `made`. With kResources the child shares the abort flag of this communicator.
+  // Begins to create a child that has all ranks. When the child is complete, a later call of Progress() calls `made`.
+  // With kResources, the child shares this communicator's abort flag.
   enum class Shares : uint8_t { kNothing, kResources };
   NcclResult Split(Shares shares, Calls calls, std::function<void(std::shared_ptr<FakeNcclCommunicator>)> made);
 
-  // Begins the exclusive use of the communicator by a thread, which lasts from its first operation to the end of the
-  // group. NCCL demands this. Returns false if another thread uses the communicator.
+  // Gives a thread exclusive use of the communicator, as NCCL requires, from the thread's first operation to the end of
+  // the group. Returns false if another thread is using the communicator.
   bool BeginUse() {
     std::thread::id nobody;
     return user_.compare_exchange_strong(nobody, std::this_thread::get_id()) || nobody == std::this_thread::get_id();
   }
   void EndUse() { user_.store(std::thread::id()); }
 
-  // Returns whether a thread is in a blocking call. If so, the communicator must not be freed, because the thread still
-  // uses it.
+  // Returns whether a thread is in a blocking call. The communicator must not be freed while the thread uses it.
   bool IsOccupied() const { return occupants_.load() > 0; }
-  // Returns the number of threads that are in blocking calls, over all communicators of this process.
+  // Returns the number of threads in blocking calls of all communicators in this process.
   static int ThreadsInCalls() { return all_occupants_.load(); }
 
-  // Queues a group. The next call of Progress() puts the group onto the stream.
+  // Submits a group. If the communicator does not block, the next call of Progress() enqueues the group on the stream.
   NcclResult Submit(std::vector<NcclOperation> group, void* stream);
   NcclResult Finalize();
   void Abort();
-  // Waits until no stream has work of the communicator any more. ncclCommAbort waits in this way before it frees
-  // memory.
+  // Waits until no stream has work of the communicator. ncclCommAbort does this before it frees memory.
   void AwaitStreams();
   std::string last_error();
 
@@ -127,15 +125,16 @@ class FakeNcclCommunicator : public std::enable_shared_from_this<FakeNcclCommuni
     DeviceTurns::Place turn = {};
   };
 
-  // Returns why NCCL does not accept the devices of the ranks, or "" if it accepts them.
+  // Returns why NCCL would reject the ranks' devices, or "" if it would accept them.
   std::string ObjectionToDevices() const;
-  // Puts a group onto its stream.
+  // Enqueues a group on its stream.
   bool Enqueue(std::unique_ptr<Work> work) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // Puts a group into the graph that is being captured from the stream. When the graph runs, it launches the group.
+  // Adds a group to the graph that is being captured from the stream. Each run of the graph launches the group.
   bool Capture(std::unique_ptr<Work> work);
   static void RunCaptured(void* work);
   NcclResult SubmitAndWait(std::unique_ptr<Work> work);
-  // Returns false if the communicator was aborted.
+  // If this is the first group of its kind, and has a collective, waits until all ranks have submitted such a group.
+  // Returns false if the communicator is aborted.
   bool AwaitPeers(const std::vector<NcclOperation>& group);
   template <typename Condition>
   bool AwaitUnlessAborted(const Condition& condition) const;
@@ -150,11 +149,11 @@ class FakeNcclCommunicator : public std::enable_shared_from_this<FakeNcclCommuni
   }
   static void RunOnStream(void* work);
   void Run(DeviceTurns::Place turn, std::vector<NcclOperation> operations);
-  // Returns whether the group is carried out, which a fault can prevent.
+  // Returns whether the group runs. A fault can prevent that.
   bool PassFaults(size_t operations);
   void WaitForAbort();
   void Fail(const std::string& error);
-  // Whether work on streams or graphs use the communicator. NCCL waits for the end of both before it ends a
+  // Returns whether streams or graphs hold work of the communicator. NCCL waits for both before it finalizes a
   // communicator.
   bool IsUsed() const { return running_.load() > 0 || captured_.load() > 0; }
   bool HasFault(int fault) const { return fault != 0 && (faults_.rank < 0 || faults_.rank == rank_); }

@@ -18,17 +18,18 @@
 namespace ronda::testing {
 namespace {
 
-// A device that prefers the last launch waits for a later launch for this time.
+// How long a device that prefers the last launch waits for a later one.
 constexpr absl::Duration kPreference = absl::Milliseconds(20);
 // Longer waits for the device are reported.
 constexpr absl::Duration kLongWait = absl::Seconds(3);
 constexpr absl::Duration kPollInterval = absl::Microseconds(200);
 
-// The order of the launches on all devices of this process.
+// The order of launches on all devices of this process.
 struct Orders {
-  // The number of launches of each communicator.
+  // The number of launches, by communicator.
   using Counts = std::map<std::string, int>;
-  // A launch by the first device that made it, and the number of devices that have not made this launch yet.
+  // A launch on the first device that made it: the launches on that device before it, and how many devices still have
+  // to make it.
   struct First {
     int device;
     Counts before;
@@ -41,8 +42,8 @@ struct Orders {
   std::map<int, Counts> launched ABSL_GUARDED_BY(mu);                // by device
   std::map<std::pair<std::string, int>, First> firsts ABSL_GUARDED_BY(mu);
 
-  // Returns a communicator that both devices share, but that they had launched a different number of times. Returns ""
-  // if there is none.
+  // Returns a communicator that `device` and the first device share, and that they had launched a different number of
+  // times before this launch. Returns "" if there is none.
   std::string DifferenceLocked(int device, const Counts& own, const First& first) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu) {
     const auto count = [](const Counts& counts, const std::string& name) {
@@ -62,7 +63,7 @@ Orders& TheOrders() {
   return *orders;
 }
 
-// Records a launch. Returns what is wrong with the launch's order among the other launches. Empty: nothing.
+// Records a launch. Returns an error if it is out of order, and otherwise "".
 std::string RecordLaunch(int device, const std::string& communicator) {
   Orders& orders = TheOrders();
   const MutexLock lock(&orders.mu);
@@ -92,7 +93,7 @@ DeviceTurns& DeviceTurns::Of(int device) {
 
 DeviceTurns::Place DeviceTurns::Add(std::string communicator, void* stream, Group group) {
   std::string misorder = group == Group::kOfAllRanks ? RecordLaunch(device_, communicator) : "";
-  // Reports the error now, because the launch may never begin. It may be behind a launch that waits for another device.
+  // Reports the error now, because the launch may never begin: a launch before it may be waiting for another device.
   if (!misorder.empty()) Report(misorder);
   const MutexLock lock(&mu_);
   return launches_.insert(

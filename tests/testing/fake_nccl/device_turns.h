@@ -13,9 +13,9 @@
 
 namespace ronda::testing {
 
-// Lets a device run one NCCL kernel at a time, like a device whose kernels fill it. The device chooses which of the
-// kernels on different streams runs first. A device with an odd number chooses the last kernel. So communicators
-// deadlock if nothing orders their launches on the device. The fake reports such deadlocks (reports.h).
+// Lets a device run one NCCL kernel at a time, as if each kernel filled the device. The device chooses which of the
+// kernels on different streams runs first: a device with an odd number chooses the last one. So communicators deadlock
+// if nothing orders their launches on the device. The fake reports such deadlocks (reports.h).
 //
 // Two devices must launch the communicators that they share in the same order. A launch in a different order is
 // reported and hangs, even if it would have succeeded by chance.
@@ -23,10 +23,10 @@ namespace ronda::testing {
 // Thread-safe.
 class DeviceTurns {
  public:
-  // Returns the object for the device with this number, in this process.
+  // Returns this process's object for the device.
   static DeviceTurns& Of(int device);
 
-  // A group of operations that has been put on a stream.
+  // A group of operations that has been enqueued on a stream.
   struct Launch {
     std::string communicator;
     void* stream = nullptr;
@@ -35,22 +35,23 @@ class DeviceTurns {
   };
   using Place = std::list<Launch>::iterator;
 
-  // Announces a communicator of `ranks` ranks, each on its own device. One of the ranks uses this device.
+  // Adds a communicator of `ranks` ranks, each on its own device. One of the ranks uses this device.
   void Join(const std::string& communicator, int ranks);
-  // Called when a rank ends the communicator. Launches of the communicator are no longer compared between devices.
+  // Must be called when a rank ends the communicator. After that, its launches are no longer compared between devices.
   static void Leave(const std::string& communicator);
-  // In a group without collectives, some ranks may have nothing to launch, so the order of the group is not compared.
+  // With kOfSomeRanks, which is for groups without collectives, the order is not compared, because some ranks may have
+  // nothing to launch.
   enum class Group : uint8_t { kOfAllRanks, kOfSomeRanks };
   Place Add(std::string communicator, void* stream, Group group);
 
-  // Called by the stream when it reaches the launch. Waits until the device is free, or `gives_up` is set.
+  // The stream calls this when it reaches the launch. Waits until the device is free or `gives_up` is set.
   void Begin(Place place, const std::atomic<bool>& gives_up);
   void End(Place place);
 
  private:
   explicit DeviceTurns(int device) : device_(device) {}
 
-  // Returns whether a launch on another stream has not begun.
+  // Returns whether another stream has a launch that has not begun.
   bool HasRival(const Launch& launch) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   const int device_;

@@ -18,7 +18,7 @@
 
 namespace ronda::testing {
 
-// Communicators of the fake NCCL, each rank of which is a thread with its own device.
+// A fixture for communicators of the fake NCCL. Each rank is a thread with its own device.
 class FakeNcclTest : public ::testing::Test {
  protected:
   // One rank of a communicator, with its own device.
@@ -43,7 +43,7 @@ class FakeNcclTest : public ::testing::Test {
     while (StateOf(rank) == NcclResult::kInProgress) std::this_thread::yield();
   }
 
-  // NCCL uses the current device.
+  // Calls NCCL through the rank's Device, because NCCL uses the thread's current device.
   void Begin(Rank& rank, const NcclUniqueId& id, int number, int ranks) const {
     NcclConfig config = {.split_share = 1};
     NcclResult result = NcclResult::kSuccess;
@@ -73,7 +73,7 @@ class FakeNcclTest : public ::testing::Test {
     for (std::thread& thread : threads) thread.join();
   }
 
-  // Returns a child communicator that blocks, and shares its parent's resources.
+  // Returns a blocking child communicator that shares its parent's resources.
   NcclHandle SplitOff(const Rank& rank, int number) const {
     NcclConfig config = {.blocking = 1};
     NcclHandle child = nullptr;

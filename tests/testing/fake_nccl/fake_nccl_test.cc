@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Tests that the fake is as strict as NCCL. If a caller relies on something that NCCL does not promise, the caller's
-// test must fail.
+// Tests that the fake is as strict as NCCL, so that tests fail if a caller relies on something that NCCL does not
+// promise.
 #include "tests/testing/fake_nccl/fake_nccl.h"
 
 #include <gmock/gmock.h>
@@ -53,14 +53,14 @@ TEST_F(FakeNcclTest, WorkReachesTheStreamOnlyWhenAskedFor) {
   });
 }
 
-// 2048 + 1 + 1 + 1 is 2051, which rounds once to 2052. If the ones are added one after the other, each sum rounds to
-// 2048.
+// The exact sum 2048 + 1 + 1 + 1 rounds to 2052. If the ones are added to 2048 one after the other, and every sum is
+// rounded, the result is 2048.
 TEST_F(FakeNcclTest, SumsOf16BitTypesAreRoundedAtEveryHop) {
   constexpr uint16_t k2048 = 0x6800;
   constexpr uint16_t k1 = 0x3c00;
   constexpr uint16_t kExact = 0x6802;
   OnRanks(4, [&](int i, Rank& rank) {
-    // Each rank has one chunk, and the sum of each chunk begins at a different rank of the ring.
+    // There is one chunk per rank, and the sum of each chunk begins at a different rank in the ring.
     const std::vector<uint16_t> values(4, i == 0 ? k2048 : k1);
     const DeviceMemory memory = *rank.device->Allocate(RONDA_CUDA_DEVICE_MEMORY, 8, "a test");
     WriteDevice(memory.data(), absl::string_view(reinterpret_cast<const char*>(values.data()), 8));
@@ -96,7 +96,7 @@ TEST_F(FakeNcclTest, ReduceScatterGivesEachRankItsSumAndLeavesTheInputAlone) {
     scatter(output.data());
     EXPECT_EQ(read(output.data(), 1), std::vector<int32_t>{sum});
     EXPECT_EQ(read(input.data(), 3), own);
-    // In an operation in place, only this rank's part changes.
+    // An in-place operation changes only this rank's part.
     std::vector<int32_t> expected = own;
     expected[static_cast<size_t>(i)] = sum;
     scatter(input.data() + 4 * i);
@@ -129,7 +129,7 @@ TEST_F(FakeNcclTest, AbortedOperationLeavesTheStream) {
   EXPECT_EQ(LiveFakeNcclCommunicators(), 0);
 }
 
-// If the next operation sent bytes, its peer would take them for the rest of the aborted operation, and stop the test.
+// The peer would take bytes of the next operation for the rest of the aborted one, and stop the test.
 TEST_F(FakeNcclTest, OperationBehindAnAbortedOneSendsNothing) {
   std::barrier<> is_aborted(2);
   OnRanks(2, [&](int i, Rank& rank) {
@@ -152,7 +152,6 @@ TEST_F(FakeNcclTest, OperationBehindAnAbortedOneSendsNothing) {
   EXPECT_EQ(LiveFakeNcclCommunicators(), 0);
 }
 
-// NCCL's user guide: "mixing registered and non-registered buffers can result in undefined behavior".
 TEST_F(FakeNcclTest, MemoryOfTheHostIsRefused) {
   OnRanks(1, [&](int, Rank& rank) {
     const DeviceMemory memory = *rank.device->Allocate(RONDA_CUDA_DEVICE_MEMORY, 4, "a test");
@@ -188,6 +187,7 @@ TEST_F(FakeNcclTest, TwoThreadsInOneCommunicatorAreReported) {
   });
 }
 
+// NCCL's user guide: "mixing registered and non-registered buffers can result in undefined behavior".
 TEST_F(FakeNcclTest, BuffersThatAreRegisteredOnSomeRanksOnlyAreReportedAndHang) {
   OnRanks(2, [&](int i, Rank& rank) {
     const DeviceMemory memory = *rank.device->Allocate(RONDA_CUDA_DEVICE_MEMORY, 64, "a test");
@@ -232,8 +232,8 @@ TEST_F(FakeNcclTest, RegisteredBuffersMustBeginAtTheSameOffsetOnAllRanks) {
   while (!PopFakeNcclReport().empty()) continue;
 }
 
-// NCCL's user guide: operations of several communicators "must be launched in the same order on all ranks". Each rank
-// orders its streams differently here, so that the ranks would wait for each other.
+// NCCL's user guide: operations of several communicators "must be launched in the same order on all ranks". Here the
+// ranks launch them in different orders, so that they would wait for each other.
 TEST_F(FakeNcclTest, CommunicatorsThatAreLaunchedInDifferentOrdersAreReportedAndHang) {
   NcclUniqueId second_id;
   ASSERT_EQ(nccl_.GetUniqueId(&second_id), NcclResult::kSuccess);
@@ -338,7 +338,8 @@ class FakeNcclSplitTest : public FakeNcclTest {
     return nccl_.AllReduce(memory.data(), memory.data(), 1, NcclDataType::kInt32, NcclRedOp::kSum, child,
                            rank.stream->handle());
   }
-  // Makes the first call, which waits for the other rank until `abort` runs. Returns the call's result.
+  // Makes the child's first call, which waits for the other rank, and runs `abort` meanwhile. Returns the result of the
+  // call.
   template <typename Abort>
   NcclResult SumAlone(const Rank& rank, NcclHandle child, const Abort& abort) const {
     const DeviceMemory memory = *rank.device->Allocate(RONDA_CUDA_DEVICE_MEMORY, 4, "a test");
@@ -396,7 +397,7 @@ TEST_F(FakeNcclSplitTest, AbortOfTheParentEndsACallOfTheChild) {
   EXPECT_EQ(PopFakeNcclReport(), "");
 }
 
-// With the real NCCL, the thread would then continue in freed memory.
+// In the real NCCL, the thread would go on to use freed memory.
 TEST_F(FakeNcclSplitTest, AbortOfTheChildInTheMiddleOfItsCallIsReported) {
   std::barrier<> is_split(2);
   OnRanks(2, [&](int i, Rank& rank) {
@@ -444,8 +445,8 @@ TEST_F(FakeNcclTest, GraphRepeatsTheOperationsOfAllRanks) {
   });
 }
 
-// Connects ranks on these devices. Every two successive devices are parts of one GPU. Returns the state in which all
-// ranks end.
+// Connects ranks on these devices, of which 0 and 1, and 2 and 3, are parts of the same GPU. Returns the final state,
+// which must be the same on all ranks.
 NcclResult StateOfRanksOn(int version, const std::vector<int>& devices) {
   const FakeCuda cuda({.devices = 4, .parts = 2});
   const std::shared_ptr<const NcclLibrary> library = LoadFakeNccl(cuda.table());

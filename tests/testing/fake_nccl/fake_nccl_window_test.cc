@@ -24,7 +24,7 @@ constexpr size_t kPage = 4096;
 
 class FakeNcclWindowTest : public FakeNcclTest {
  protected:
-  // A rank's child communicator, which blocks, and memory of ncclMemAlloc.
+  // A rank's blocking child communicator, and memory from ncclMemAlloc.
   struct Member {
     NcclHandle child = nullptr;
     std::byte* memory = nullptr;
@@ -62,7 +62,7 @@ class FakeNcclWindowTest : public FakeNcclTest {
     return nccl_.AllReduce(member.memory + offset, member.memory + offset, count, type, NcclRedOp::kSum, member.child,
                            rank.stream->handle());
   }
-  // Makes a call that hangs on the device. Expects a report with both texts on one of the ranks.
+  // Makes a call that hangs on the device. Expects a report that contains both texts.
   void ExpectHang(int i, Rank& rank, Member& member, size_t offset, const char* first, const char* second) {
     EXPECT_EQ(Sum(rank, member, offset, 4, NcclDataType::kInt32), NcclResult::kSuccess);
     std::string report;
@@ -76,7 +76,7 @@ class FakeNcclWindowTest : public FakeNcclTest {
   }
 };
 
-// 2048 + 1 rounds to 2048 in float16, and 2048 + 1 + 1 to 2050. So only a sum that is rounded once is exact.
+// In float16, 2048 + 1 rounds to 2048, but 2050 is exact. So 2048 + 1 + 1 is 2050 only if the sum is rounded once.
 TEST_F(FakeNcclWindowTest, SumsOf16BitTypesAreRoundedOnceInWindows) {
   constexpr uint16_t k2048 = 0x6800;
   constexpr uint16_t k1 = 0x3c00;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Implements NCCL's functions, and functions by which tests change settings.
+// Implements NCCL's functions, and the functions through which tests control the fake.
 #include <dlfcn.h>
 #include <unistd.h>
 
@@ -55,7 +55,7 @@ fake_nccl_faults FaultsOfEnvironment() {
           .no_windows = FromEnvironment("FAKE_NCCL_NO_WINDOWS", 0)};
 }
 
-// Finds the fake CUDA of this process in the program, or in a library that the program has loaded.
+// Finds a function of this process's fake CUDA, in the program or in a library that the program has loaded.
 void* FindSymbol(const char* name) {
   if (void* const symbol = dlsym(RTLD_DEFAULT, name)) return symbol;
   const char* path = std::getenv("FAKE_CUDA_LIBRARY");  // below Ronda's own plugin
@@ -109,13 +109,13 @@ CommunicatorCounts& Communicators() {
   return counts;
 }
 
-// Returns the number of calls that wait for a stopped peer.
+// The number of calls that are waiting for a stopped peer.
 std::atomic<int>& WaitingForPeers() {
   static std::atomic<int> waiting{0};
   return waiting;
 }
 
-// Calls of collectives so far, by name.
+// The number of calls of each collective so far.
 struct Calls {
   Mutex mu;
   std::map<std::string, int> made ABSL_GUARDED_BY(mu);
@@ -153,8 +153,7 @@ double RoundedTo(NcclDataType type, double factor) {
   return factor;
 }
 
-// Sets the operation's operator and factor for the caller's operator.
-// Returns false if there is no such operator.
+// Sets the operator and the factor of the operation to those of `op`. Returns false if there is no such operator.
 bool SetOperator(NcclRedOp op, int ranks, NcclOperation* operation) {
   operation->op = op;
   if (op < NcclRedOp::kAvg) return true;
@@ -185,8 +184,8 @@ NcclPath PathOf(const NcclOperation& operation, NcclHandle comm) {
   NcclPath path = {.kind = operation.kind,
                    .input = TheRegistrations().Find(comm, operation.input),
                    .output = TheRegistrations().Find(comm, operation.output)};
-  // In an operation in place, the offset of a rank's share depends on the rank. In a broadcast only the root has an
-  // input, and in a reduce only the root has an output.
+  // In an in-place operation, the offset of a rank's share depends on the rank. Only the root has an input in a
+  // broadcast, and an output in a reduce.
   if (operation.kind == Kind::kAllGather) path.input.offset = 0;
   if (operation.kind == Kind::kReduceScatter) path.output.offset = 0;
   if (operation.kind == Kind::kBroadcast) path.input = {};
@@ -194,7 +193,7 @@ NcclPath PathOf(const NcclOperation& operation, NcclHandle comm) {
   return path;
 }
 
-// Returns whether the output overlaps the input, but not as in an operation in place. Then NCCL's result is undefined.
+// Returns whether the output overlaps the input, but the operation is not in-place. NCCL's result is then undefined.
 bool OverlapsWrongly(const NcclOperation& operation, int rank, int ranks) {
   if (operation.kind != NcclOperation::Kind::kReduceScatter) return false;
   const size_t bytes = operation.count * SizeOf(DTypeOf(operation.type));
@@ -204,7 +203,7 @@ bool OverlapsWrongly(const NcclOperation& operation, int rank, int ranks) {
   return output < input + bytes * static_cast<size_t>(ranks) && input < output + bytes;
 }
 
-// Returns whether NCCL's kernels on `device` could not access a buffer of the operation.
+// Returns whether the operation has a buffer outside the memory of `device`.
 bool IsElsewhere(const NcclOperation& operation, int rank, int device) {
   if (operation.count == 0) return false;
   const auto is_elsewhere = [device, device_of = Cuda().device_of](const void* buffer) {
@@ -221,7 +220,7 @@ void ReportIfOccupied(const FakeNcclCommunicator& communicator) {
   Report(absl::StrCat("rank ", communicator.rank(), " frees a communicator that a thread is in a call of"));
 }
 
-// Returns the number of groups so far for which NCCL would have started a thread.
+// The number of groups so far for which NCCL would have started a thread.
 std::atomic<int>& Threads() {
   static std::atomic<int> threads{0};
   return threads;
@@ -289,7 +288,7 @@ std::string NewName() {
   return absl::StrCat("/fake-nccl-", getpid(), "-", ids.fetch_add(1), "-", std::random_device()());
 }
 
-// Returns the last error text of this thread for calls without a communicator.
+// The text of this thread's last error in a call without a communicator.
 std::string& LastError() {
   thread_local std::string error;
   return error;
@@ -376,7 +375,7 @@ FAKE_NCCL_EXPORT NcclResult ncclCommInitRankConfig(NcclHandle* comm, int ranks, 
   return NcclResult::kInProgress;
 }
 
-// As with NCCL, *child is written only when the split is complete, and the parent is no longer in progress.
+// As in NCCL, *child is set only when the split is complete and the parent is no longer in progress.
 FAKE_NCCL_EXPORT NcclResult ncclCommSplit(NcclHandle comm, int color, int /*key*/, NcclHandle* child, void* config) {
   using Communicator = FakeNcclCommunicator;
   const auto* const wanted = static_cast<const NcclConfig*>(config);
@@ -462,7 +461,7 @@ FAKE_NCCL_EXPORT NcclResult ncclCommDeregister(NcclHandle comm, void* registrati
   return Deregister(Registrations::Kind::kRegistered, comm, registration);
 }
 
-// If the communicator supports no windows, NCCL before 2.29 registers the memory as ncclCommRegister does. Later
+// If the communicator does not support windows, NCCL before 2.29 registers the memory like ncclCommRegister. Later
 // versions do nothing and return no window.
 FAKE_NCCL_EXPORT NcclResult ncclCommWindowRegister(NcclHandle comm, void* memory, size_t bytes, void** window,
                                                    int flags) {

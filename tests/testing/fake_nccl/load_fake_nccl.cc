@@ -11,7 +11,7 @@
 namespace ronda::testing {
 namespace {
 
-// Finds a function of the library by its name, with the type of `function`.
+// Looks up a function of the library by name. The second argument only gives its type.
 template <typename Function>
 Function* FunctionOf(const char* name, Function*) {
   void* const library = dlopen(kFakeNcclPath, RTLD_NOW | RTLD_LOCAL);

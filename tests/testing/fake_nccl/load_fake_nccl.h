@@ -11,7 +11,7 @@
 
 namespace ronda::testing {
 
-// The path of libfake_nccl.so in tests.
+// The path at which tests find libfake_nccl.so.
 inline constexpr const char* kFakeNcclPath = "tests/testing/fake_nccl/libfake_nccl.so";
 
 inline constexpr fake_nccl_faults kNoFaults = {.version = 0,
@@ -24,35 +24,35 @@ inline constexpr fake_nccl_faults kNoFaults = {.version = 0,
                                                .stop_peers = 0,
                                                .no_windows = 0};
 
-// Returns the fake NCCL, which works on the streams of this test's FakeCuda. `plugin` allocates memory for the fake. If
-// `plugin` is nullptr, ncclMemAlloc fails. If the fake cannot be loaded, the test fails.
+// Returns the fake NCCL, which works on the streams of this test's FakeCuda. ncclMemAlloc allocates memory through
+// `plugin`, and fails if `plugin` is nullptr. If the fake cannot be loaded, fails the test.
 std::shared_ptr<const NcclLibrary> LoadFakeNccl(const ronda_cuda_plugin* plugin = nullptr);
 
 // Sets the faults of communicators that are created later. The fault stop_peers applies to all communicators.
 void SetFakeNcclFaults(const fake_nccl_faults& faults);
 
-// Returns the number of communicators that have not been destroyed or aborted.
+// Returns the number of communicators that have been neither destroyed nor aborted.
 int LiveFakeNcclCommunicators();
 
-// These functions return the numbers of the fake's allocations, registrations and windows so far. A window is also a
-// registration.
+// These functions return how many allocations, registrations and windows the fake has made so far. Windows count as
+// registrations, too.
 int FakeNcclAllocations();
 int FakeNcclRegistrations();
 int FakeNcclWindows();
 
-// Returns how often all ranks have called a collective, such as "AllReduce".
+// Returns how many times the ranks together have called a collective, such as "AllReduce".
 int FakeNcclCalls(const std::string& name);
 
-// Returns the number of groups of all ranks for which NCCL would have started a thread.
+// Returns the number of threads that NCCL would have started so far.
 int FakeNcclThreads();
 
-// Returns the number of the caller's threads that are now in blocking calls.
+// Returns the number of threads of this process that are in blocking calls.
 int FakeNcclThreadsInCalls();
 
-// Returns the number of calls that now wait for a stopped peer.
+// Returns the number of calls that are waiting for a stopped peer.
 int FakeNcclWaitingForPeers();
 
-// Returns the oldest report of misuse that has not been read. Returns "" if there is none.
+// Removes and returns the oldest unread report of misuse. Returns "" if there is none.
 std::string PopFakeNcclReport();
 
 }  // namespace ronda::testing

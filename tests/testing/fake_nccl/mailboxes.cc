@@ -22,7 +22,7 @@ namespace ronda::testing {
 namespace {
 
 constexpr uint64_t kHeadBytes = sizeof(TransferHead);
-// The time for which a rank sleeps before it checks again whether it must give up.
+// How long a rank sleeps before it checks again whether it must give up.
 constexpr absl::Duration kPollInterval = absl::Milliseconds(20);
 
 // The open mailboxes of this process, by name.
@@ -38,7 +38,7 @@ OpenMailboxes& Opened() {
 
 uint64_t TotalBytes(const Transfer& transfer) { return kHeadBytes + transfer.own.bytes; }
 
-// Returns the contiguous bytes from `done` on, in the head or in the data.
+// Returns the rest of the head or, when the head is done, of the data, and sets `*bytes` to its length.
 char* PieceOf(Transfer& transfer, uint64_t* bytes) {
   if (transfer.done < kHeadBytes) {
     *bytes = kHeadBytes - transfer.done;
@@ -63,7 +63,8 @@ std::shared_ptr<Mailboxes> Mailboxes::Open(const std::string& name, int ranks) {
   std::weak_ptr<Mailboxes>& known = opened.by_name[name];
   if (std::shared_ptr<Mailboxes> mailboxes = known.lock()) return mailboxes;
   const int file = shm_open(name.c_str(), O_CREAT | O_RDWR, 0600);
-  // If another rank has already set this size, the call changes nothing. New memory is zero, which means empty rings.
+  // ftruncate() has no effect if another rank has already set this size. New memory is zero, which means that all rings
+  // are empty.
   RONDA_CHECK(file >= 0 && ftruncate(file, static_cast<off_t>(BytesFor(ranks))) == 0);
   void* const memory = mmap(nullptr, BytesFor(ranks), PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
   RONDA_CHECK(memory != MAP_FAILED);
@@ -143,8 +144,8 @@ bool Mailboxes::Run(int self, std::vector<Transfer> transfers, const std::atomic
     if (transfer.way == Transfer::Way::kSend) transfer.passed = transfer.own;
   }
   while (!transfers.empty()) {
-    // Checks this before any data moves. A rank that gave up in the middle of an operation must not begin the next
-    // operation. Its peer would take the new bytes for the rest of the old operation.
+    // Checks this before moving any data. A rank that gave up in the middle of an operation must not begin the next
+    // one, because its peer would take the new bytes for the rest of the old operation.
     if (gives_up.load()) return false;
     const uint32_t heard = DoorbellOf(self).Rings();
     std::set<std::pair<Transfer::Way, int>> busy;  // with an earlier transfer that is not complete

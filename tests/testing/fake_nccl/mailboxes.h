@@ -23,14 +23,14 @@ struct TransferHead {
 };
 std::string ToString(const TransferHead& head);
 
-// Where a rank's device is, as far as NCCL knows.
+// What NCCL knows about the location of a rank's device.
 struct DevicePlace {
   char host[64];  // NCCL_HOSTID; empty: this machine
   char pci_bus[16];
   char uuid[40];  // empty: not known
 };
 
-// The sending or the receiving end of a transfer between two ranks of a communicator.
+// One end, sending or receiving, of a transfer between two ranks.
 struct Transfer {
   enum class Way : uint8_t { kSend, kReceive } way = Way::kSend;
   int peer = 0;
@@ -40,23 +40,22 @@ struct Transfer {
   TransferHead passed;  // the head that was received, or is sent
 };
 
-// Rings from every rank of a communicator to every rank, in named shared memory. A rank receives data of another rank
-// in the order in which the data was sent.
+// A ring buffer from every rank of a communicator to every rank, in named shared memory. Data from one rank to another
+// arrives in the order in which it was sent.
 //
-// Thread-safe; each rank transfers in one thread at a time.
+// Thread-safe, but only one thread at a time can call Run() for a rank.
 class Mailboxes {
  public:
-  // Opens the mailboxes. The first rank that calls Open creates them. All ranks of a process share one mapping.
+  // Opens the mailboxes; the first rank to do so creates them. All ranks of a process share one mapping.
   static std::shared_ptr<Mailboxes> Open(const std::string& name, int ranks);
   ~Mailboxes();
 
   const std::string& name() const { return name_; }
 
-  // Records that one more rank has arrived, and where its device is. The last rank removes the name of the shared
-  // memory.
+  // Records that a rank has joined, and where its device is. The last rank unlinks the shared memory.
   void Join(int rank, const DevicePlace& place);
   bool AllHaveJoined() const;
-  // Returns the location of the device of a rank that has joined.
+  // Returns where the device of a rank is, once the rank has joined.
   DevicePlace& PlaceOf(int rank) const;
   void Finalize();
   bool AllHaveFinalized() const;
@@ -65,15 +64,15 @@ class Mailboxes {
   void Connect();
   bool AllHaveConnected(int nth) const;
 
-  // Post() shows a number to all ranks, and returns how often this rank has called it. AllHavePosted() returns whether
-  // all ranks have posted at least `nth` numbers. Posted() returns a rank's last number.
+  // Post() shows a number to all ranks, and returns how many times this rank has called it. AllHavePosted() returns
+  // whether all ranks have posted at least `nth` numbers. Posted() returns a rank's last number.
   int Post(int rank, uint64_t number);
   bool AllHavePosted(int nth) const;
   uint64_t Posted(int rank) const { return PostOf(rank).number.load(); }
 
-  // Carries out all transfers at once. Transfers in one direction between two ranks stay in order. Returns false after
-  // `gives_up` was set. WakeUp() makes Run check `gives_up`. If the heads of the two ends differ, both ends report this
-  // (reports.h) and hang.
+  // Runs all transfers at the same time, but transfers from one rank to another in order. Returns false if `gives_up`
+  // is set. WakeUp() makes Run check `gives_up`. If the heads at the two ends differ, both ends report this (reports.h)
+  // and hang.
   bool Run(int self, std::vector<Transfer> transfers, const std::atomic<bool>& gives_up);
   void WakeUp(int rank);
 

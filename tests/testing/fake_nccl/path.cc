@@ -17,7 +17,7 @@ constexpr uint64_t kKinds = 4;
 constexpr uint64_t kWindows = 16;
 constexpr uint64_t kOffsets = (uint64_t{1} << kBufferBits) / kKinds / kWindows;
 
-// Offsets are encoded modulo 4 MiB, and windows modulo 16. Memory that is not registered has no offset.
+// Offsets are encoded modulo 4 MiB, and windows modulo 16. Unregistered memory has no offset.
 uint64_t EncodeBuffer(const NcclPath::Buffer& buffer) {
   if (buffer.kind == NcclPath::Buffer::Kind::kUnregistered) return 0;
   return static_cast<uint64_t>(buffer.kind) +

@@ -10,9 +10,9 @@
 
 namespace ronda::testing {
 
-// NCCL chooses the path of the data by two facts. They are whether a call's buffers are registered, or are symmetric
-// windows, and where in registered memory the buffers begin. NCCL assumes that in every call both facts are the same on
-// all ranks of a communicator, and that the ranks use the same window. The user guide says: "mixing registered and
+// The facts about a call from which NCCL chooses the path of its data: whether the buffers are registered or in
+// symmetric windows, and their offsets in the registered memory. NCCL assumes that these facts are the same on all
+// ranks of a communicator, and that the ranks use the same window. The user guide says: "mixing registered and
 // non-registered buffers can result in undefined behavior" (chapter on registration). For symmetric windows "the offset
 // to the buffer head address from all ranks must be equal" (chapter on flags).
 struct NcclPath {
@@ -28,15 +28,14 @@ struct NcclPath {
   // Returns whether NCCL would use a kernel for symmetric windows.
   bool IsSymmetric() const { return input.kind == Buffer::Kind::kWindow && output.kind == Buffer::Kind::kWindow; }
 
-  // Returns a number for the path. The send and the receive of a transfer get the same number.
+  // Returns a number that identifies the path. The send and the receive of a transfer have the same number.
   uint64_t Encode() const;
 };
 
 // Returns a name such as "AllReduce", "Send" or "Recv".
 const char* NameOf(NcclOperation::Kind kind);
 
-// Returns the text for an encoded path, for example "AllReduce from registered memory at 64 to memory that is not
-// registered".
+// Describes an encoded path, for example as "AllReduce from registered memory at 64 to memory that is not registered".
 std::string PathText(uint64_t path);
 
 }  // namespace ronda::testing

@@ -14,32 +14,32 @@
 
 namespace ronda::testing {
 
-// The memory that ncclMemAlloc has allocated, and the memory that communicators have registered.
+// Keeps track of the memory that ncclMemAlloc has allocated, and of the memory that communicators have registered.
 //
 // Thread-safe.
 class Registrations {
  public:
   using Kind = NcclPath::Buffer::Kind;
 
-  // Records a block of ncclMemAlloc.
+  // Adds a block from ncclMemAlloc.
   void AddBlock(void* memory, size_t bytes);
   // Removes a block that is about to be freed. Stops the process if the block is still registered.
   void RemoveBlock(void* memory);
-  // Returns ncclSuccess if the range may become a window: it lies in one block of ncclMemAlloc, begins at a page of the
-  // block, and is no window of `comm` yet. Reports a second window as a mistake of the test. NCCL would return no
-  // error.
+  // Returns ncclSuccess if the range can become a window: it lies in one block from ncclMemAlloc, begins at a page
+  // boundary of the block, and is not a window of `comm` yet. Reports a second window as a bug in the test, although
+  // NCCL would return no error.
   NcclResult CheckWindow(NcclHandle comm, const void* memory, size_t bytes);
 
-  // Returns the registration's handle.
+  // Returns the handle of the new registration.
   void* Add(Kind kind, NcclHandle comm, void* memory, size_t bytes);
   // Returns false if `comm` has no such registration.
   bool Remove(Kind kind, NcclHandle comm, void* registration);
-  // Removes all registrations of a communicator that is freed.
+  // Removes all registrations of a communicator that is being freed.
   void RemoveAll(NcclHandle comm);
-  // Returns where `data` lies in memory that is registered with `comm`.
+  // Returns the registration of `comm` that contains `data`, if any, and the offset of `data` in it.
   NcclPath::Buffer Find(NcclHandle comm, const void* data);
 
-  // These functions return the numbers of blocks, registrations of both kinds, and windows so far.
+  // These functions return how many blocks, registrations of both kinds, and windows were added so far.
   int allocations();
   int registrations();
   int windows();

@@ -13,7 +13,7 @@
 namespace ronda::testing {
 namespace {
 
-// The longest time that the fake hangs. It is longer than the deadlines of the tests, which should end the hang.
+// The longest time that the fake hangs. The tests' deadlines are shorter, and should end the hang.
 constexpr absl::Duration kLongestHang = absl::Minutes(1);
 constexpr absl::Duration kPollInterval = absl::Milliseconds(1);
 

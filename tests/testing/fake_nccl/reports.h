@@ -10,16 +10,15 @@
 
 namespace ronda::testing {
 
-// Reports of misuse for which NCCL has no error. NCCL hangs after such a misuse, or its results are wrong. The fake
-// logs the report, keeps it for the test, and hangs. If the test does not end the hang in time, the fake stops the
-// test.
+// Reports of misuse for which NCCL returns no error, but hangs or computes wrong results. Report() logs the report and
+// keeps it for the test.
 
 // Thread-safe.
 void Report(const std::string& text);
 // Removes and returns the oldest report, or returns "" if there is none.
 std::string PopReport();
 
-// Makes the report, and waits until `gives_up` is set. If this takes too long, stops the process.
+// Reports, and then waits until `gives_up` is set. Stops the process after a minute.
 void HangUntil(const std::atomic<bool>& gives_up, const std::string& report);
 
 }  // namespace ronda::testing

@@ -38,8 +38,8 @@ int MembershipWorld::CountIn(int64_t epoch) const {
       std::count_if(processes_.begin(), processes_.end(), [epoch](const auto& one) { return one.second.IsIn(epoch); }));
 }
 
-// If a member no longer takes part in operations, the epoch is broken for the other members, unless the member's
-// program has finished.
+// An epoch is broken once one of its members no longer takes part in operations, unless that member has finished its
+// program.
 bool MembershipWorld::IsBroken(int64_t epoch) const {
   const Epoch& of = epochs_[static_cast<size_t>(epoch)];
   if (of.bad_exits > 0 || (of.good_exits > 0 && !HasFinished(epoch))) return true;
@@ -93,7 +93,7 @@ void MembershipWorld::AddEpochStepsOf(int id, const ModelProcess& process, std::
   if (is_broken) moves->push_back({Kind::kFails, id});
   if (process.is_leaving && (is_broken || is_to_change)) moves->push_back({Kind::kLeaves, id});
   if (!process.is_leaving && is_to_change) moves->push_back({Kind::kChanges, id});
-  // A member reports that it has met the other members even if some of them are already gone.
+  // After one member has met all others, the rest can report the same, even if some members have already gone.
   const bool can_meet = !is_broken || epochs_[static_cast<size_t>(epoch)].has_met;
   if (!is_training && can_meet) moves->push_back({Kind::kMeets, id});
   const bool is_at_its_end = HasFinished(epoch) || (HaveAllMet(epoch) && !IsAnybodyToldOf(epoch));
@@ -226,7 +226,7 @@ void MembershipWorld::Exit(int id, int exit_code) {
                            now_));
 }
 
-// Loses a host. The ends of the host's members are reported later, in any order.
+// Loses a host. Later moves report the ends of its members, in any order.
 void MembershipWorld::LoseHost(size_t host) {
   ++start_troubles_;
   hosts_[host].cold = now_ + scope_->options.min_host_cooldown;
@@ -245,7 +245,7 @@ void MembershipWorld::ListOrNot(size_t host) {
   Apply(membership_.OnHosts(listed, now_));
 }
 
-// -- The launcher's actions, and the checks of them --
+// -- The launcher's actions, and checks on them --
 
 void MembershipWorld::Apply(const JobMembership::Actions& actions) {
   is_state_given_away_ = false;
@@ -261,7 +261,7 @@ void MembershipWorld::Apply(const JobMembership::Actions& actions) {
   }
 }
 
-// Checks that the launcher sends the places of an epoch to all members together, and leaves no member out.
+// Checks that the launcher sends all members their places in an epoch at the same time, and leaves no member out.
 void MembershipWorld::ApplyPlaces(const JobMembership::Actions& actions) {
   std::vector<std::pair<int, EpochPlace>> places;
   for (const JobMembership::Action& action : actions) {
@@ -373,8 +373,8 @@ void MembershipWorld::Obey(const JobMembership::EndJob& end) {
   exit_code_ = end.exit_code;
   Check((end.exit_code == 0) == end.why.empty(), "a failure needs a sentence");
   if (end.exit_code != 0) {
-    // If all members have died, their progress is unknown. Three epochs with unknown progress count as failures at the
-    // same step.
+    // After all members have died, the job's progress is unknown. Three such epochs in a row count as three failures at
+    // the same step.
     const bool has_no_state =
         std::none_of(processes_.begin(), processes_.end(), [](const auto& one) { return one.second.HasState(); });
     const bool has_failed_thrice =

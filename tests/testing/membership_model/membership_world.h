@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// A model of a job's members and hosts around the real JobMembership. The model knows the possible next moves, and the
-// conditions that must hold.
+// A model of a job's members and hosts, which drives the real JobMembership. The model lists the possible next moves,
+// and checks the conditions that must hold.
 #ifndef RONDA_TESTS_TESTING_MEMBERSHIP_MODEL_MEMBERSHIP_WORLD_H_
 #define RONDA_TESTS_TESTING_MEMBERSHIP_MODEL_MEMBERSHIP_WORLD_H_
 
@@ -41,7 +41,7 @@ class MembershipWorld {
  public:
   struct Scope {
     JobMembership::Options options;
-    std::vector<JobMembership::Host> hosts;  // the hosts that may be listed, with the options' hosts
+    std::vector<JobMembership::Host> hosts;  // all hosts that may be listed, including those in the options
     enum class Hosts { kStay, kChange } host_changes = Hosts::kStay;
     int events = 0;  // the number of faults and changes that may happen
   };
@@ -77,7 +77,8 @@ class MembershipWorld {
   // `scope` must outlive this object and its copies.
   explicit MembershipWorld(const Scope* scope);
 
-  // Returns the possible moves. If no events are left and the result is empty, every member waits for ever.
+  // Returns the possible moves. If the result is empty although the job is not over, and no events are left, every
+  // member waits for ever.
   std::vector<Move> Moves() const;
   void Do(const Move& move);
 
@@ -86,7 +87,7 @@ class MembershipWorld {
   int64_t newest_epoch() const { return newest_epoch_; }
   const char* problem() const { return problem_; }  // nullptr: none
 
-  // Returns equal numbers for worlds whose futures differ only in names.
+  // Returns a hash that is the same for worlds whose futures differ only in names.
   uint64_t Fingerprint() const;
   std::string Describe() const;
   static std::string Describe(const Move& move);

@@ -27,7 +27,7 @@ void Record(const std::string& line) {
   notes.text += line + "\n";
 }
 
-// Returns the domain's name as its handle, because the tool may choose the handle.
+// The tool chooses the handle of a domain. This tool uses a pointer to the domain's name.
 nvtxDomainHandle_t NVTX_API CreateDomain(const char* name) {
   return reinterpret_cast<nvtxDomainHandle_t>(new std::string(name));
 }

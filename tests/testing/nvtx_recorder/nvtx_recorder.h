@@ -7,12 +7,12 @@
 
 namespace ronda::testing {
 
-// The path at which tests find libnvtx_recorder.so. NVTX_INJECTION64_PATH must have this path before the process begins
-// its first range.
+// The path at which tests find libnvtx_recorder.so. NVTX_INJECTION64_PATH must be set to this path before the process
+// begins its first range.
 inline constexpr const char* kNvtxRecorderPath = "tests/testing/nvtx_recorder/libnvtx_recorder.so";
 
-// The name of the library's function that writes the events since its last call to `text`, one per line. The line for
-// the beginning of a range is "<domain>: <range>", and the line for its end is "end".
+// The name of a function in the library. It writes the events since its last call into `text`, one per line: "<domain>:
+// <range>" when a range begins, and "end" when a range ends.
 inline constexpr const char* kNvtxRecorderTake = "nvtx_recorder_take";
 using NvtxRecorderTake = void (*)(char* text, size_t size);
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Tests the lists that tools/bindings makes from the headers of the C ABI."""
+"""Tests the lists that tools/bindings generates from the headers of the C ABI."""
 
 import pathlib
 import re

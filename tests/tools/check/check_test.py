@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Tests that each check of tools/check finds what breaks its rule, and nothing else."""
+"""Tests that each check in tools/check finds violations of its rule, and nothing else."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ import text_rules  # noqa: E402
 import type_names  # noqa: E402
 from sources import CheckError, Finding, Sources  # noqa: E402
 
-# The name of the folder is a constant, because the check of links also reads this file, and would
-# treat a literal path to a page as a link.
+# The folder name is a constant, because the link check also reads this file, and would treat a
+# literal path to a page as a link.
 _DOCS = "docs"
 _LICENSE = "// SPDX-License-Identifier: Apache-2.0\n"
 
 
 class FilesTest(unittest.TestCase):
-    """Makes a folder of files that the checks read."""
+    """Creates a folder with files for the checks to read."""
 
     def setUp(self) -> None:
         folder = tempfile.TemporaryDirectory()
@@ -59,7 +59,7 @@ class FilesTest(unittest.TestCase):
         return [(each.path, each.line) for each in rule(self.sources(**files))]
 
     def program(self, name: str, script: str) -> str:
-        """Returns the path of a program that runs `script` in sh."""
+        """Writes a program that runs `script` in sh, and returns its path."""
         self.write(f"bin/{name}", f"#!/bin/sh\n{script}\n")
         path = self.root / "bin" / name
         path.chmod(0o755)

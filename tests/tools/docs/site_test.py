@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Tests the documentation's site, and its reference pages from headers and docstrings."""
+"""Tests the documentation site, and the reference pages generated from headers and docstrings."""
 
 import pathlib
 import re

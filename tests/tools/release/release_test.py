@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Tests tools/release/release.py in a small project, whose `make wheel deb` takes no time."""
+"""Tests tools/release/release.py in a small project, whose `make wheel deb` is instant."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ for name in "ronda", "libronda0", "libronda-dev", "python3-ronda":
 
 
 class ReleaseTest(unittest.TestCase):
-    """A project of version 0.2.0 that can be released."""
+    """A project that is ready for the release of version 0.2.0."""
 
     def setUp(self) -> None:
         folder = tempfile.TemporaryDirectory()
@@ -95,7 +95,7 @@ class ReleaseTest(unittest.TestCase):
         return self.run_in_project(sys.executable, _RELEASE, *options)
 
     def assert_refused(self, *problems: str, options: tuple[str, ...] = ()) -> None:
-        """Expects an output line that begins with each problem, and that no release is made."""
+        """Expects, for each problem, an output line that begins with it, and expects no release."""
         result = self.release(*options)
         self.assertEqual(result.returncode, 1, result.stdout)
         lines = result.stderr.splitlines()

@@ -26,7 +26,7 @@ FlightEvent Started(const std::string& name, FlightTime time) {
   return {.kind = FlightKind::kStarted, .op = OpType::kAllreduce, .name = name, .time = time};
 }
 
-// Returns a rank that has completed `buckets` buckets and now computes.
+// Returns a rank that has completed `buckets` buckets and is computing.
 RankSnapshot Computing(RankId rank, uint64_t buckets) {
   RankSnapshot watched = {
       .identity = {.topology = {.rank = rank}}, .process_before = {.state = 'R'}, .process_now = {.state = 'R'}};
@@ -176,7 +176,7 @@ TEST(StandstillTest, AllRanksOfAHostThatDoesNotAnswerAreBlamed) {
 
 // -- The network --
 
-// Returns four ranks, each on a separate host. Each rank waits for the fraction `waited_share` of its time.
+// Returns four ranks, each on its own host, which spend the fraction `waited_share` of their time waiting.
 std::vector<RankSnapshot> OnFourHosts(double waited_share) {
   std::vector<RankSnapshot> ranks;
   for (int r = 0; r < 4; ++r) {

@@ -13,7 +13,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// The id of the last job, 100c, begins with the pid of the first job's launcher, 100.
+// The id of the last job, 100c, begins with the launcher pid of the first, 100.
 const std::vector<KnownJob>& Jobs() {
   static const auto* const jobs =
       new std::vector<KnownJob>{{.job = "aaaa", .origin = {.name = "resnet50", .launcher = 100}, .ranks = {101, 102}},

@@ -75,7 +75,7 @@ TEST(JobHistoryTest, EpochWithoutStepsIsNotTheOneThatIsShown) {
       << "unless none has made steps";
 }
 
-// For a short epoch, only the number of steps is known, and not their time.
+// In a short epoch, the steps are only counted, not timed.
 TEST(JobHistoryTest, MeanTimeOfAStepIsThatOfEpochsThatWereTimed) {
   EXPECT_THAT(SummaryOfAll({Epoch(0, 100, absl::Seconds(5)), Epoch(1, 20, absl::Seconds(7))}),
               Contains("  time            3 s from the first step to the end of the last, 1 s of it in steps, 10 ms in "

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Tests JobSampler with ranks in this process. The tests choose what each rank does, and at which time.
+// Tests JobSampler with ranks in this process. The tests choose what each rank does, and when.
 #include "programs/monitor/jobs/job_sampler.h"
 
 #include <gmock/gmock.h>
@@ -39,8 +39,8 @@ class JobSamplerTest : public ::testing::Test {
     sampler_ = std::make_unique<JobSampler>(std::move(readers));
   }
 
-  // Carries out a step of one bucket. The bucket takes the last 5 ms of the step. Rank 2 enters the bucket later than
-  // the other ranks, by `late`.
+  // Makes a step of one bucket, which takes the last 5 ms of the step. Rank 2 enters the bucket `late` after the
+  // others.
   void Step(absl::Duration late) {
     for (int r = 0; r < kRanks; ++r) {
       const FlightTime begin = now_ + (r == 2 ? late : absl::ZeroDuration());
@@ -143,7 +143,7 @@ TEST_F(JobSamplerTest, WaitThatHasNotEndedCounts) {
   EXPECT_THAT(sampler_->Snapshot().ranks[1].rates.waited_share, DoubleEq(0));
 }
 
-// The sampler must notice the end of a rank at once, because the next epoch may begin at once and be short.
+// The sampler must notice at once that a rank has ended, because the next epoch may begin at once and be short.
 TEST_F(JobSamplerTest, EndOfARankIsNoticedWithTheNextSample) {
   sampler_->Sample(now_);
   ranks_[1]->counters().steps.Add(7);
@@ -227,8 +227,8 @@ TEST_F(JobSamplerTest, ProcessesAreLookedAtOnceASecond) {
 
 // -- Ranks of other hosts --
 
-// Rank 3 is on another host. The monitor of that host reports the rank's state at the time `taken`. Rank 3 leaves each
-// bucket at the same time as the ranks on this host.
+// Rank 3 is on another host, whose monitor reports the rank's state at the time `taken`. It leaves each bucket at the
+// same time as the ranks on this host.
 class JobSamplerAcrossHostsTest : public JobSamplerTest {
  protected:
   void TellOfRank3(absl::Duration late, FlightTime taken) {

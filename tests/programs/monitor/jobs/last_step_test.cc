@@ -21,8 +21,8 @@ constexpr absl::Duration kStart = absl::Seconds(1000);
 FlightTime At(int milliseconds) { return kStart + absl::Milliseconds(milliseconds); }
 uint64_t Nanoseconds(FlightTime time) { return static_cast<uint64_t>(absl::ToInt64Nanoseconds(time)); }
 
-// Returns a rank with steps of 20 ms. Each step has two buckets. The rank enters the first bucket after 8 + `late` ms,
-// and the second bucket after 12 ms. All ranks leave the first bucket after 11 ms, and the second bucket after 16 ms.
+// Returns a rank with steps of 20 ms, which have two buckets. In each step, it enters the first bucket at 8 + `late`
+// ms, and the second at 12 ms. All ranks leave the first at 11 ms, and the second at 16 ms.
 RankSnapshot MakeRank(RankId number, int steps, int late = 0) {
   RankSnapshot rank = {.identity = {.topology = {.rank = number}}};
   for (int step = 0; step < steps; ++step) {

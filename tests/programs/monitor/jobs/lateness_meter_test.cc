@@ -18,8 +18,8 @@ using Kind = StragglerVerdict::Kind;
 
 constexpr uint64_t kMillisecond = 1'000'000;
 
-// Returns the sample of a rank that has entered buckets 1 to `buckets`. Each bucket is a step of 100 ms, and the rank
-// is `late` ms late in each step.
+// Returns the sample of a rank that has entered buckets 1 to `buckets`, one per step of 100 ms, each of them `late` ms
+// late.
 RankSample After(uint64_t buckets, uint64_t late) {
   RankSample sample = {.buckets = buckets};
   if (buckets >= RankWords::kEntries) sample.first_kept = buckets - RankWords::kEntries + 1;
@@ -87,9 +87,8 @@ TEST(LatenessMeterTest, BucketsOfWhichOneRankIsPartAreNotMeasured) {
   EXPECT_EQ(meter.missed(), 0u);
 }
 
-// Returns a rank whose clock is ahead by `offset` ms. The rank enters buckets 1 to `buckets`, one every 100 ms, each
-// `late` ms late. All ranks leave a bucket 50 ms after its beginning. If `is_in_last`, the ranks have not yet left the
-// last bucket.
+// Like After(), for a rank whose clock is `offset` ms ahead. All ranks leave each bucket 50 ms after it begins, but
+// have not left the last one yet if `is_in_last`.
 RankSample OnAnotherClock(uint64_t buckets, uint64_t late, uint64_t offset, bool is_in_last = false) {
   RankSample sample = After(buckets, late + offset);
   for (BucketEntry& entry : sample.entries) entry.left = (entry.bucket * 100 + offset + 50) * kMillisecond;

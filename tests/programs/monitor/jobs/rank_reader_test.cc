@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Tests how a process reads the state of other processes' ranks. Some of the ranks are made by the tests, and some are
-// ranks of real jobs.
+// Tests how a process reads the state of ranks in other processes. Tests create some of the ranks themselves; others
+// are in real jobs.
 #include "programs/monitor/jobs/rank_reader.h"
 
 #include <gmock/gmock.h>
@@ -168,7 +168,7 @@ TEST_F(RankReaderTest, JobInAnyEpochIsThatOfOneName) {
   }
 }
 
-// The file has the content that an older library would write.
+// The file has the content that an older version of the library would write.
 TEST_F(RankReaderTest, ShorterWordsOfAnotherLayoutAreRefusedByTheirVersion) {
   const auto words = std::make_unique<RankWords>();
   words->magic = RankWords::kMagic;
@@ -213,7 +213,7 @@ void Step() {
   allreduce(tensor("gradient", &value), {Op::Sum});
 }
 
-// Rank 0 stops rank 1, so that all other ranks wait for rank 1, and reads the state of rank 1.
+// Rank 0 stops rank 1, so that all others wait for it, and reads its state.
 void LooksAtAStoppedRank() {
   init();
   for (int i = 0; i < kSteps; ++i) Step();
@@ -230,7 +230,7 @@ void LooksAtAStoppedRank() {
     EXPECT_GE(sample.counts.tensors, static_cast<uint64_t>(kSteps));
     EXPECT_GE(sample.counts.schedules_begun, 1u);
     ASSERT_TRUE(sample.last.has_value()) << "its flight recorder lies in the job's memory";
-    // A bucket has the same number on all ranks. No rank has left a bucket that another rank has not entered.
+    // Buckets have the same numbers on all ranks, and no rank has left a bucket that another has not entered.
     const RankSample own = ranks[0]->Read();
     EXPECT_LE(own.buckets, sample.buckets + 1);
     kill(pid, SIGCONT);
@@ -241,16 +241,15 @@ void LooksAtAStoppedRank() {
 
 TEST(RanksOfAJob, CanBeReadWhileStopped) { ExpectRankProgramSucceeds("looks_at_a_stopped_rank", 3); }
 
-// Returns whether a rank has completed `tensors` tensors, has submitted the next one, and now waits for the other
-// ranks.
+// Returns whether a rank has completed `tensors` tensors, has submitted the next one, and is waiting for other ranks.
 bool Waits(const RankReader& rank, uint64_t tensors) {
   const RankSample sample = rank.Read();
   if (sample.counts.tensors != tensors || !sample.last.has_value()) return false;
   return sample.last->kind == FlightKind::kReported || sample.last->kind == FlightKind::kStarted;
 }
 
-// Rank 1 is late: it enters a bucket when the other rank already waits in it. The records must show that rank 1 entered
-// the bucket later.
+// Rank 1 is late: it enters each bucket when the other rank is already waiting there. The records must show that rank 1
+// was later.
 void OneIsLate() {
   init();
   barrier();  // all are there to be found
@@ -278,8 +277,7 @@ void OneIsLate() {
   shutdown();
 }
 
-// Each process opens the file of the other process, as readers do for a moment. A process that reads a rank must not be
-// taken for this rank.
+// Each process opens the other's file, as readers briefly do. It must not be mistaken for the rank whose file it opens.
 void OpensTheOthersFile() {
   init();
   barrier();
@@ -293,7 +291,7 @@ void OpensTheOthersFile() {
   shutdown();
 }
 
-// Tests processes that are ranks of two jobs, one after the other.
+// The processes are ranks of two jobs, one after the other.
 void BeginsAgain() {
   init();
   for (uint64_t i = 1; i <= kSteps; ++i) Step();

@@ -84,7 +84,7 @@ TEST(WhyTextTest, UniformJobHasNothingToTell) {
   EXPECT_EQ(WhyText(Job()), "no rank holds the others up (17 collectives looked at)\n");
 }
 
-// Returns a job in which rank 1 makes steps and sends data.
+// Returns a job in which rank 1 is making steps and sending data.
 JobSnapshot BusyJob() {
   JobSnapshot job = Job();
   job.ranks[1].sample.counts = {.schedules_begun = 1, .steps = 50};

@@ -17,19 +17,18 @@ using Kind = StragglerVerdict::Kind;
 constexpr absl::Duration kStep = absl::Milliseconds(100);
 constexpr int kWindow = StragglerWatch::kWindowSteps;
 
-// The last rank of a step, and how long the first rank waits for the last rank.
+// The last rank in a step, and how long the first rank waits for it.
 struct Late {
   RankId rank = 0;
   absl::Duration waited;
 };
 
-// Ranks that carry out steps of two buckets, one step every 100 ms.
+// Ranks that make steps of two buckets, one step every 100 ms.
 class Steps {
  public:
   explicit Steps(size_t ranks) : watch_(ranks) {}
 
-  // The watch counts a step only when the next step begins. So the watch counts the last step of one Run() only in the
-  // next Run().
+  // The watch counts a step when the next one begins, so it counts the last step only in the next Run().
   void Run(int steps, const std::function<Late(int step)>& late) {
     for (int i = 0; i < steps; ++i, ++step_) {
       const Late one = late(i);
@@ -42,7 +41,7 @@ class Steps {
   void Run(int steps, Late late) {
     Run(steps, [&](int) { return late; });
   }
-  // Begins the next step.
+  // Begins another step, so that all earlier ones count.
   StragglerVerdict Judge() {
     Run(1, Late{});
     return watch_.Judge();
@@ -113,8 +112,7 @@ TEST(StragglerWatchTest, EventNeedsFiveStepsAlsoInAShortWindow) {
 }
 
 TEST(StragglerWatchTest, RanksWhoseTimesVaryHaveNone) {
-  // The ranks take turns: each step has another late rank. With two ranks, each rank is the last one in half of the
-  // steps.
+  // The ranks take turns at being late. With two ranks, each of them is last in half of the steps.
   for (const int ranks : {2, 4}) {
     Steps steps(static_cast<size_t>(ranks));
     steps.Run(3 * kWindow, [&](int step) { return Late{.rank = step % ranks, .waited = absl::Milliseconds(20)}; });

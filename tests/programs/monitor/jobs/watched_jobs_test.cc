@@ -27,7 +27,7 @@ using ::testing::ElementsAre;
 using testing::ForkedChild;
 using ::testing::IsEmpty;
 
-// Makes ranks in this process. The ids of the test's jobs have a prefix, because other tests may run on this host.
+// Creates ranks in this process. The job ids have a prefix, because other tests may run on this host.
 class WatchedJobsTest : public ::testing::Test {
  protected:
   static std::string Prefix() { return absl::StrCat("watched-jobs-test-", getpid(), "-"); }
@@ -53,8 +53,7 @@ class WatchedJobsTest : public ::testing::Test {
                         .stopwatch = [this] { return clock_; }});
   }
 
-  // Returns the jobs and their ranks as text. For example, "a:0,1 b:0" means ranks 0 and 1 of job a, and rank 0 of job
-  // b.
+  // Returns the jobs and their ranks as text. "a:0,1 b:0" means ranks 0 and 1 of job a, and rank 0 of job b.
   static std::string RanksOf(const WatchedJobs& jobs) {
     std::string text;
     for (const JobSnapshot& job : jobs.Snapshots()) {
@@ -66,7 +65,7 @@ class WatchedJobsTest : public ::testing::Test {
 
   int searches_ = 0;
   FlightTime clock_;
-  absl::Duration cost_;  // of a search, on that clock
+  absl::Duration cost_;  // how long a search takes on that clock
   std::vector<std::string> problems_;
 };
 
@@ -82,7 +81,7 @@ TEST_F(WatchedJobsTest, AreAllThatBegin) {
   EXPECT_EQ(RanksOf(jobs), "a:0 b:0");
 }
 
-// A new job may have fast steps, so its ranks are read often at first.
+// The steps of a new job may be fast, so its ranks are read often at first.
 TEST_F(WatchedJobsTest, AreReadAsOftenAsTheFastestOfThemAsksFor) {
   WatchedJobs jobs = Watch();
   jobs.Sample(absl::Seconds(1));
@@ -148,7 +147,7 @@ TEST_F(WatchedJobsTest, AreLookedForForAFewThousandthsOfTheTimeAtMost) {
   EXPECT_EQ(searches_, 20);
 }
 
-// The process ends its rank and begins another one, as after shutdown() and init().
+// The process ends its rank and begins a new one, as with shutdown() and init().
 TEST_F(WatchedJobsTest, HaveTheNewWordsOfAProcessThatBeginsAgain) {
   for (const std::string name : {"", "a"}) {
     std::unique_ptr<RankMeter> rank = MakeRank("a", 0, 1);
@@ -226,7 +225,7 @@ TEST_F(WatchedJobsTest, KeepAnEpochWhileARankIsInIt) {
   EXPECT_EQ(RanksOf(jobs), "a@1:0");
 }
 
-// The first searches for jobs took long and found nothing, so later searches are rare.
+// The first searches for jobs take long and find nothing, so the later ones are rare.
 TEST_F(WatchedJobsTest, AreLookedForOftenAgainWhereRanksHaveBegun) {
   cost_ = absl::Seconds(1);
   WatchedJobs jobs = Watch("a");

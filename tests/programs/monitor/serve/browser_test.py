@@ -1,10 +1,10 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
 
-"""Tests the page of ronda-monitor in a real browser, beside a real job of which one rank is late.
+"""Tests the page of ronda-monitor in a real browser, with a real job in which one rank is late.
 
-If there is no Chromium, the test is skipped, with the reason. The test's outputs include a picture
-of the page.
+Without Chromium, the test is skipped, with the reason. Its outputs include a screenshot of the
+page.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _TIMEOUT = 60.0
 _RANKS = 4
 _LATE_RANK = 2
 _NAME = "resnet50"
-# Commands of jobs, and the text that the page's heading shows for each command.
+# Job commands, and what the heading of the page shows for each of them.
 _SHORT_COMMANDS = {
     "build/bin/train": "train",
     "python3 ./src/train.py --data=/data/images --model a/b /": (
@@ -44,8 +44,8 @@ class Browser:
     def __init__(self, program: str, folder: pathlib.Path) -> None:
         to_browser, self._commands = os.pipe()
         self._replies, from_browser = os.pipe()
-        # Chromium expects the pipes as descriptors 3 and 4, which this process may already use for
-        # something else.
+        # Chromium expects the pipes as descriptors 3 and 4, which this process may already be
+        # using.
         script = f'exec 3<&{to_browser} 4>&{from_browser}; exec "$@"'
         options = [
             "--headless",
@@ -163,8 +163,8 @@ def _check_page(browser: Browser, address: str, token: str) -> None:
 
 
 def _check_title(browser: Browser) -> None:
-    """The heading has the program and its arguments without folders, and the tooltip has the whole
-    command.
+    """Expects the program and its arguments without folders in the heading, and the whole command
+    in the tooltip.
     """
     title = browser.evaluate("document.getElementById('title').innerText")
     assert title == f"{_NAME}: stepping_rank end", title
@@ -176,15 +176,14 @@ def _check_title(browser: Browser) -> None:
 
 
 def _width(kind: str, rank: int) -> str:
-    """Returns JavaScript for the width of a rank's activity in the last step's picture."""
+    """Returns JavaScript for the total width of an activity of a rank in the picture of the last
+    step."""
     parts = f"document.querySelectorAll('#rows svg[data-rank=\"{rank}\"] rect.{kind}')"
     return f"[...{parts}].reduce((sum, part) => sum + part.width.baseVal.value, 0)"
 
 
 def _check_last_step(browser: Browser) -> None:
-    """Expects that all other ranks mostly wait for the late rank, and that data moves on all
-    ranks.
-    """
+    """Expects that rank 0 waits far longer than the late rank, and that data moves on all ranks."""
     for rank in range(_RANKS):
         browser.wait_for(_width("moves", rank), lambda width: width > 0)
     late, other = _width("waits", _LATE_RANK), _width("waits", 0)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// A simple HTTP client for tests. The client sends bytes unchanged, and returns the reply unchanged.
+// A simple HTTP client for tests, which sends and returns bytes unchanged.
 #ifndef RONDA_TESTS_PROGRAMS_MONITOR_SERVE_HTTP_CLIENT_H_
 #define RONDA_TESTS_PROGRAMS_MONITOR_SERVE_HTTP_CLIENT_H_
 
@@ -17,7 +17,7 @@
 
 namespace ronda::testing {
 
-// Returns a connection to a port on loopback, or an invalid descriptor if no process listens at the port.
+// Returns a connection to a loopback port, or an invalid descriptor if no process listens on it.
 inline UniqueFd Connect(int port) {
   UniqueFd fd(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
   sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons(static_cast<uint16_t>(port))};
@@ -26,12 +26,12 @@ inline UniqueFd Connect(int port) {
   return fd;
 }
 
-// Sends `text`. Returns whether the connection has accepted the whole text.
+// Sends `text`. Returns whether all of it was sent.
 inline bool Send(const UniqueFd& fd, absl::string_view text) {
   return send(fd.get(), text.data(), text.size(), MSG_NOSIGNAL) == static_cast<ssize_t>(text.size());
 }
 
-// Returns all text until the other side closes the connection.
+// Reads until the other side closes the connection, and returns the text.
 inline std::string Receive(const UniqueFd& fd) {
   std::string text;
   char buffer[4096];

@@ -198,7 +198,7 @@ TEST_F(HttpServerTest, ConnectionThatStopsInItsRequestIsClosedAndTheNextOneAnswe
   const UniqueFd slow = Connect();
   Send(slow, "GET /");
   EXPECT_THAT(Receive(slow), Not(HasSubstr("up 1")));
-  // The server gives every connection the same short time for its request. So on a busy machine the test may need
+  // The server allows every connection only a short time for its request, so on a busy machine the test may need
   // several connections to get a reply.
   std::string reply;
   for (int i = 0; i < 1000 && reply.empty(); ++i) {

@@ -107,7 +107,7 @@ TEST(JobsJson, TimesOfTheLastStepAreAfterItsBegin) {
 
 TEST(JobsJson, WithoutJobsIsAnEmptyList) { EXPECT_EQ(JobsJson({}, kClockZero), "{\"jobs\":[]}"); }
 
-// The page loads nothing from other servers, and its content security policy forbids such loads.
+// The page loads nothing from elsewhere, and its content security policy forbids that, too.
 TEST(JobsPage, IsSelfContained) {
   const Page page = MakeJobsPage();
   EXPECT_EQ(page.type, "text/html; charset=utf-8");

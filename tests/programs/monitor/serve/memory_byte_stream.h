@@ -12,7 +12,7 @@
 
 namespace ronda::testing {
 
-// A connection whose other end has sent `request`, and will send nothing more. Each Read gets at most `piece` bytes.
+// A connection whose other end has sent `request`, and sends nothing more. Each Read returns at most `piece` bytes.
 class MemoryByteStream final : public ByteStream {
  public:
   explicit MemoryByteStream(absl::string_view request, size_t piece = 1 << 16) : rest_(request), piece_(piece) {}

@@ -130,8 +130,8 @@ TEST(MetricsText, OfVeryManyRanksOnlyThoseThatCostMostHaveSeriesOfTheirOwn) {
   EXPECT_THAT(text,
               AllOf(HasSubstr("ronda_steps_total{job_id=\"j\",rank=\"299\"} 300\n"),
                     HasSubstr("ronda_steps_total{job_id=\"j\",rank=\"284\"} 285\n"), Not(HasSubstr("rank=\"283\""))));
-  // The series "others" has the sum over the ranks that do not have their own series. So the sum over all series is the
-  // sum over all ranks.
+  // The series "others" has the sum of all ranks that do not have their own series, so that all series add up to the
+  // sum of all ranks.
   EXPECT_THAT(text, HasSubstr(absl::StrCat("ronda_steps_total{job_id=\"j\",rank=\"others\"} ", 284 * 285 / 2, "\n")));
   EXPECT_THAT(text, HasSubstr("ronda_lateness_seconds_bucket{job_id=\"j\",rank=\"others\",le=\"0.003\"} 568\n"));
   EXPECT_THAT(text, HasSubstr("ronda_last_step_timestamp_seconds{job_id=\"j\",rank=\"others\"} 1000000900\n"));

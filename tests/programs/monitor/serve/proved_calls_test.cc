@@ -115,8 +115,8 @@ TEST_F(ProvedCallsTest, AnswerOfAMonitorWithoutTheSecretIsRefused) {
 
 // -- What it tells --
 
-// Returns the job after another host has reported it. The times in the result are by this host's clock, which is a
-// minute ahead of the other host's clock.
+// Returns `job` as this host decodes it from another host's report. This host's clock, which the result uses, is a
+// minute ahead of the other's.
 absl::StatusOr<OtherHost> Told(const JobSnapshot& job) {
   const FlightTime there = job.now + absl::Milliseconds(100);
   const FlightTime here = there + absl::Minutes(1);

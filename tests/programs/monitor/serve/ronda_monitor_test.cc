@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Tests the program ronda-monitor beside real jobs.
+// Tests the program ronda-monitor with real jobs.
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <grpcpp/grpcpp.h>
@@ -55,7 +55,7 @@ using ::testing::StartsWith;
 constexpr char kProgram[] = "programs/monitor/serve/ronda-monitor";
 constexpr char kToken[] = "0123456789abcdef0123456789abcdef";
 
-// Returns the folder of this test. All processes of the test use the same folder.
+// Returns the folder that all processes of this test share.
 std::string TestFolder() {
   const char* const folder = std::getenv("MONITOR_TEST_FOLDER");
   return folder != nullptr ? folder : absl::StrCat(::testing::TempDir(), "/monitor.", getpid());
@@ -69,7 +69,7 @@ std::string WriteToken(mode_t mode = 0600) {
   return path;
 }
 
-// A running ronda-monitor, which the destructor ends.
+// A running ronda-monitor. The destructor ends it.
 class MonitorProcess {
  public:
   explicit MonitorProcess(const std::vector<std::string>& arguments, const std::vector<std::string>& before = {}) {
@@ -98,18 +98,18 @@ class MonitorProcess {
   MonitorProcess(const MonitorProcess&) = delete;
   MonitorProcess& operator=(const MonitorProcess&) = delete;
 
-  // Reads until the monitor has printed its first line. Returns the port, or 0 if the monitor has ended.
+  // Returns the port in the monitor's first line, or 0 if the monitor has ended.
   int ReadPort() {
     const std::vector<std::string> parts = absl::StrSplit(ReadLine("http:"), absl::ByAnyChar(":/"));
     return parts.size() > 4 && absl::SimpleAtoi(parts[4], &port_) ? port_ : 0;
   }
-  // Returns the name of the socket in the monitor's second line, which gRPC accepts as an address.
+  // Returns the name of the socket in the monitor's second line, which is an address for gRPC.
   std::string ReadSocket() {
     const std::string line = ReadLine("unix:");
     return line.substr(0, line.find(' '));
   }
-  // Returns the next line that begins with `beginning`, or "" if the monitor has ended. The monitor may also print
-  // lines about ranks on this host that it cannot read, because they use another version of the library.
+  // Returns the next line that begins with `beginning`, or "" if the monitor has ended. Skips other lines, for example
+  // about ranks on this host that use a different version of the library, so that the monitor cannot read them.
   std::string ReadLine(const std::string& beginning) {
     std::string line;
     for (char c; read(output_.get(), &c, 1) == 1;) {
@@ -122,7 +122,7 @@ class MonitorProcess {
     return "";
   }
   void Signal(int signo) const { kill(pid_, signo); }
-  // Waits for the monitor's end. Returns the monitor's exit code, or minus the signal that ended the monitor.
+  // Waits for the monitor to end. Returns its exit code, or minus the signal that killed it.
   int Finish() {
     char buffer[256];
     for (ssize_t bytes; (bytes = read(output_.get(), buffer, sizeof(buffer))) > 0;) {
@@ -140,7 +140,7 @@ class MonitorProcess {
     testing::Send(connection, absl::StrCat("GET ", path, " HTTP/1.1\r\n", absl::StrJoin(headers, "\r\n"), "\r\n\r\n"));
     return testing::Receive(connection);
   }
-  // Returns the page without its headers.
+  // Requests a page, and returns it without the headers.
   std::string Get(const std::string& path) const {
     const std::string reply =
         Get(path, {absl::StrCat("Host: localhost:", port_), absl::StrCat("Authorization: Bearer ", kToken)});
@@ -156,14 +156,14 @@ class MonitorProcess {
   std::string said_;
 };
 
-// Runs a monitor until it ends. Returns its output.
+// Runs a monitor until it ends, and returns its output.
 std::string Say(const std::vector<std::string>& arguments, int exit_code, const std::vector<std::string>& before = {}) {
   MonitorProcess monitor(arguments, before);
   EXPECT_EQ(monitor.Finish(), exit_code);
   return monitor.said();
 }
 
-// Returns the number after `series` in the metrics, or -1 if the series is missing.
+// Returns the value of a series in the metrics, or -1 if the series is missing.
 double ValueOf(const std::string& metrics, const std::string& series) {
   const std::vector<std::string> parts = absl::StrSplit(metrics, absl::StrCat("\n", series, " "));
   double value = -1;
@@ -171,7 +171,7 @@ double ValueOf(const std::string& metrics, const std::string& series) {
   return value;
 }
 
-// Makes steps until `done` is true on some rank.
+// Makes steps until `done` is true on any rank.
 void StepUntil(const std::atomic<bool>& done) {
   for (float sum = 0; sum == 0;) {
     absl::SleepFor(absl::Milliseconds(rank() == 2 ? 5 : 0));
@@ -198,7 +198,7 @@ void StepWhile(const std::function<void(const std::string& job)>& observe) {
 
 // -- Beside a job --
 
-// Rank 0 starts the monitor. The monitor ends a moment after rank 0 has ended.
+// Rank 0 starts the monitor, which ends shortly after rank 0.
 void SeesMetricsMove() {
   StepWhile([](const std::string& job) {
     MonitorProcess monitor({"--token-file", WriteToken(), job});
@@ -233,7 +233,7 @@ TEST(RondaMonitorTest, ShowsMetricsThatMoveOfARealJob) {
   ExpectRankProgramSucceeds("sees_metrics_move", 3, {.env = {{"MONITOR_TEST_FOLDER", TestFolder()}}});
 }
 
-// Makes a call as a client of gRPC, and expects `code`.
+// Makes a call as a gRPC client, and expects `code`.
 template <typename Response, typename Method, typename Request>
 Response Call(const std::unique_ptr<v1::MonitorService::Stub>& stub, Method method, const Request& request,
               grpc::StatusCode code = grpc::StatusCode::OK) {
@@ -254,7 +254,7 @@ void AsksTheRanks(const std::unique_ptr<v1::MonitorService::Stub>& stub, const s
   EXPECT_EQ(begun.answers(1).file(), folder + "/rpc.rank1.json");
   EXPECT_EQ(Call<v1::TimelineResponse>(stub, &Stub::StopTimeline, v1::StopTimelineRequest()).answers_size(), 2);
   EXPECT_THAT(ReadFile(folder + "/rpc.rank1.json").value_or(""), HasSubstr("\"ALLREDUCE\""));
-  // The monitor cannot stop this job, because a test has started its ranks, and not rondarun.
+  // The monitor cannot stop this job, because a test and not rondarun has started its ranks.
   Call<v1::StopJobResponse>(stub, &Stub::StopJob, v1::StopJobRequest(), grpc::StatusCode::FAILED_PRECONDITION);
 }
 
@@ -290,7 +290,8 @@ TEST(RondaMonitorTest, AnswersClientsOfGrpc) {
   ExpectRankProgramSucceeds("is_asked_over_grpc", 2, {.env = {{"MONITOR_TEST_FOLDER", TestFolder()}}});
 }
 
-// Proves the secret as a caller of a monitor on a network does, by HMAC-SHA256 over the monitor's nonce and the method.
+// Proves knowledge of the secret as callers over a network do, with an HMAC-SHA256 of the monitor's nonce and the
+// method.
 v1::CallProof ProofFor(const std::unique_ptr<v1::MonitorService::Stub>& stub, const std::string& secret,
                        const std::string& method) {
   const auto challenge =
@@ -301,7 +302,7 @@ v1::CallProof ProofFor(const std::unique_ptr<v1::MonitorService::Stub>& stub, co
   return proof;
 }
 
-// The ranks were started with the secret. The monitor gets the secret from the ranks.
+// The ranks have the secret in their environment. The monitor gets it from them.
 void IsAskedOverANetwork() {
   StepWhile([](const std::string& job) {
     using Stub = v1::MonitorService::Stub;
@@ -360,7 +361,7 @@ TEST(RondaMonitorTest, SocketNeedsAFolderOfTheUsersOwn) {
               HasSubstr("set XDG_RUNTIME_DIR to a folder with a shorter name"));
 }
 
-// The ranks of this job stay until the file "end" exists.
+// The ranks of this job run until the file "end" exists.
 void StaysForAWhile() {
   init();
   const std::string folder = TestFolder();
@@ -397,7 +398,7 @@ TEST(RondaMonitorTest, EndsWithTheJobThatWasNamed) {
 
 class RondaMonitorAccessTest : public ::testing::Test {
  protected:
-  // The monitor waits for a job that does not exist.
+  // The monitor is waiting for a job that does not exist.
   MonitorProcess monitor_{{"--wait", "--token-file", WriteToken(), "no-such-job"}};
   void SetUp() override { ASSERT_GT(monitor_.ReadPort(), 0) << monitor_.said(); }
 };
@@ -432,7 +433,7 @@ TEST(RondaMonitorFilesTest, AnotherUserIsRefused) {
   std::filesystem::permissions(TestFolder(), std::filesystem::perms::owner_all);
   const std::vector<std::string> as_nobody = {"/usr/bin/setpriv", "--reuid=65534", "--regid=65534", "--clear-groups",
                                               "--inh-caps=-all"};
-  // The monitor runs as another user, with access to neither the folder of the file nor the file.
+  // The monitor runs as another user, who can access neither the file nor its folder.
   EXPECT_THAT(Say({"--token-file", WriteToken()}, 1, as_nobody), HasSubstr("cannot open the file with the token"));
 }
 

@@ -10,8 +10,8 @@
 
 namespace ronda::testing {
 
-// Returns a job of `size` ranks on this host. Rank r has carried out r + 1 steps, and the other ranks have waited r
-// seconds for it.
+// Returns a job of `size` ranks on this host. Rank r has made r + 1 steps, and the other ranks have waited r seconds
+// for it.
 inline JobSnapshot MakeJob(const std::string& name, int size) {
   JobSnapshot job = {.job = name, .now = absl::Seconds(1000)};
   for (int rank = 0; rank < size; ++rank) {

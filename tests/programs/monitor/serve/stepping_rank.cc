@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// A rank for the test of the page. The rank makes steps until the file that its argument names exists. Rank 2 is late
-// in each step.
+// A rank for the test of the page. It makes steps until the file named by its argument exists. Rank 2 is late in each
+// step.
 #include <unistd.h>
 
 #include <chrono>

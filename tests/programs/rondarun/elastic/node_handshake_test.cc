@@ -23,7 +23,7 @@ class NodeHandshakeTest : public ::testing::Test {
   static NodeCallee Callee(const std::string& secret) { return *NodeCallee::Create(secret); }
   static NodeCaller Caller(const std::string& secret) { return *NodeCaller::Create(secret); }
 
-  // Returns whether the leader accepts this hello, or its error.
+  // Returns the hello if the leader accepts it, and otherwise the leader's error.
   static absl::StatusOr<NodeHello> Judged(const NodeHello& hello, const std::string& leaders_secret,
                                           const std::string& nodes_secret) {
     NodeCallee callee = Callee(leaders_secret);
@@ -91,7 +91,7 @@ TEST_F(NodeHandshakeTest, MessagesOfAnotherConnectionProveNothing) {
   NodeCaller caller = Caller("f00d");
   const std::string hello = WithoutLength(*caller.Answer(first.challenge(), Beta()));
   EXPECT_FALSE(second.Check(hello).ok());
-  // The caller also refuses its own proof if it is sent back.
+  // The caller also refuses its own proof, sent back to it.
   EXPECT_FALSE(caller.Check(hello).ok());
 }
 

@@ -33,7 +33,7 @@ using ::testing::ElementsAre;
 using testing::FakeClock;
 using ::testing::HasSubstr;
 
-// A socket that listens on a port that the system has chosen.
+// A socket that listens on a port chosen by the system.
 struct Server {
   UniqueFd fd;
   Endpoint endpoint;
@@ -59,7 +59,7 @@ UniqueFd Call(const Endpoint& endpoint) {
   return fd;
 }
 
-// Returns whether the other side has closed the connection. First reads all bytes that have arrived.
+// Reads all bytes that have arrived, and returns whether the other side has closed the connection.
 bool IsClosed(const UniqueFd& socket) {
   char buffer[4096];
   ssize_t count = 0;
@@ -92,7 +92,7 @@ class NodeListTest : public ::testing::Test {
                  .clock = &clock_});
   }
 
-  // Runs the list as the launcher's loop does, until the condition holds.
+  // Runs the list, as the launcher's loop does, until the condition holds.
   void PumpUntil(const std::function<bool()>& condition) {
     const absl::Time end = SteadyNow() + absl::Minutes(2);
     while (!condition()) {
@@ -104,7 +104,7 @@ class NodeListTest : public ::testing::Test {
     }
   }
 
-  // Lets a node join in another thread, while this thread runs the list. Returns the node's result.
+  // Makes a node join in another thread while this thread runs the list. Returns the node's result.
   absl::StatusOr<JoinedNode> Join(const NodeHello& hello, const std::string& secret = "f00d") {
     absl::StatusOr<JoinedNode> joined = absl::UnknownError("");
     std::atomic<bool> is_done = false;
@@ -151,7 +151,7 @@ TEST_F(NodeListTest, AWrongSecretIsSaidOnBothSides) {
   EXPECT_EQ(node.status().code(), absl::StatusCode::kPermissionDenied);
   EXPECT_THAT(std::string(node.status().message()), HasSubstr("another RONDA_JOB_SECRET"));
   EXPECT_TRUE(told_.empty());
-  // The list reports the refusal of a node only once, even if the node is refused again.
+  // The refusal of a node is reported only once, even if it is refused again.
   EXPECT_FALSE(Join({.version = kVersion, .name = "beta", .slots = 2}, "cafe").ok());
   EXPECT_THAT(said_, ElementsAre(HasSubstr("nodes join it at 127.0.0.1:"),
                                  "a node at 127.0.0.1 was refused: it has not proved that it knows RONDA_JOB_SECRET"));
@@ -317,7 +317,7 @@ const NodeHello& Beta() {
   return hello;
 }
 
-// Returns a node's error about a server that answers with `text`.
+// Returns a node's error when the server answers with `text`.
 absl::Status StatusAgainst(const std::string& text) {
   const Server server = Listen();
   std::thread thread([&] {
@@ -328,7 +328,7 @@ absl::Status StatusAgainst(const std::string& text) {
     send(call->socket.get(), text.data(), text.size(), MSG_NOSIGNAL);
     shutdown(call->socket.get(), SHUT_WR);
     request.fd = call->socket.get();
-    // Reads until the node has closed its end.
+    // Reads until the node closes its end.
     char buffer[4096];
     do poll(&request, 1, -1);
     while (recv(call->socket.get(), buffer, sizeof(buffer), 0) > 0);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Tests the membership of jobs on several hosts, which are lost, join and leave.
+// Tests the membership of jobs whose hosts are lost, join and leave.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

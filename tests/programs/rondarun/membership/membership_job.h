@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Helpers with which tests report events to a job's membership.
+// Helpers for tests to report events to a JobMembership.
 #ifndef RONDA_TESTS_PROGRAMS_RONDARUN_MEMBERSHIP_MEMBERSHIP_JOB_H_
 #define RONDA_TESTS_PROGRAMS_RONDARUN_MEMBERSHIP_MEMBERSHIP_JOB_H_
 
@@ -35,14 +35,13 @@ inline std::string Describe(const JobMembership::Action& action) {
   return absl::StrCat("tell ", send.member, " ", Encode(send.message));
 }
 
-// Returns `options` with at least one host. If the job has no hosts, adds a host without a name that has a slot for
-// each member.
+// Returns `options` with at least one host. If there is none, adds one that has no name, and a slot for each member.
 inline JobMembership::Options WithHosts(JobMembership::Options options) {
   if (options.hosts.empty()) options.hosts = {{.name = "", .slots = options.max_members}};
   return options;
 }
 
-// Reports events to a job's membership, and returns its answers as text: "start 0 in 0, start 1 in 1".
+// Reports events to a JobMembership, and returns its actions as text, for example "start 0 in 0, start 1 in 1".
 class Job {
  public:
   explicit Job(const JobMembership::Options& options) : membership_(WithHosts(options)) {
@@ -103,7 +102,7 @@ class Job {
     return Answer();
   }
 
-  // Reports that all of `members` have joined and then met. Returns the answers to the joins.
+  // Reports that all of `members` have joined, and then that they have met. Returns the answers to the joins.
   std::string Gather(const std::vector<int>& members, int64_t epoch, int64_t step = -1, const std::string& why = "") {
     std::vector<std::string> answers;
     for (const int member : members) {

@@ -1,21 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Visits all orders of events in jobs of up to four members. Three faults or changes happen in each job, each at any
-// time. A member may be killed, be stopped, send an invalid message, or leave. All members may be so slow that the
-// launcher's next deadline passes. A host may be lost, no longer be listed, or be listed again. New members also join
-// as replacements. A replacement does not count as a fault or change. The members are a model of libronda's members
-// (membership_world.h). The launcher's side is the real code.
+// Visits all orders of events in jobs of up to four members, with up to three faults or changes at any time. A member
+// may be killed, be stopped, send an invalid message, or leave. All members may be so slow that the launcher's next
+// deadline passes. A host may be lost, no longer be listed, or be listed again. Replacements also join; that does not
+// count as a change. The members are a model of libronda's members (membership_world.h). The launcher's side is the
+// real code.
 //
-// Each event may happen in any state, and to any member or host. The steps of members may happen in any order. Two
-// states (worlds) count as the same if they differ only in the names of members, slots and hosts, and in the numbers of
-// their epochs. JobMembership treats such states alike, with two exceptions. The first exception is the order of ranks,
-// which is checked in the states that are visited and in membership_test.cc. The second exception is which of two free
-// slots on different hosts is used first. Hashes of 64 bits distinguish states. With ten million states, only one run
-// in 400,000 would confuse two states.
+// Each event may happen in any state, and to any member or host. The steps of members may happen in any order. States
+// (worlds) that differ only in the names of members, slots and hosts, and in epoch numbers, count as the same.
+// JobMembership treats them alike, with two exceptions: the order of ranks, which is checked in the visited states and
+// in membership_test.cc, and which of two free slots on different hosts is used first. States are compared by 64-bit
+// hashes. With ten million states, only one run in 400,000 would confuse two of them.
 //
-// The model does not cover the following: cooldowns that grow, members that continue after SIGSTOP, epochs that fail at
-// the same step, lost messages, hosts that change their number of slots, and messages of members that arrive after the
-// end of their host. With a sanitizer, which is ten times slower, only two faults or changes happen in each job.
+// The model does not cover growing cooldowns, members that continue after SIGSTOP, epochs that fail at the same step,
+// lost messages, hosts whose number of slots changes, and members' messages that arrive after their host is lost. With
+// a sanitizer, which is ten times slower, only two faults or changes happen per job.
 #include <gtest/gtest.h>
 
 #include <vector>
@@ -57,7 +56,7 @@ Scope TwoHosts(const Sizes& sizes) {
   return scope;
 }
 
-// Returns a job whose second host is not listed at first. The second host may be listed later.
+// Returns a job whose second host is not listed at first, but may be later.
 Scope OneHostOfTwo(const Sizes& sizes) {
   Scope scope = TwoHosts(sizes);
   scope.options.hosts.pop_back();
@@ -67,8 +66,7 @@ Scope OneHostOfTwo(const Sizes& sizes) {
 void ExpectNoProblem(const Scope& scope) {
   const MembershipCensus census = MembershipExplorer(scope).Explore();
   EXPECT_EQ(census.problem, "");
-  // The model must have visited enough states of each kind. If the model visited too few states, the test would prove
-  // nothing.
+  // With too few states of each kind, the test would prove nothing.
   EXPECT_GT(census.states, 5'000);
   EXPECT_GT(census.successes, 0);
   EXPECT_GT(census.failures, 0);

@@ -25,7 +25,7 @@ using Options = JobMembership::Options;
 
 const Options kFour = {.initial_members = 4, .min_members = 2, .max_members = 4};
 
-// Returns a job with the options kFour whose members 0 to 3 are in epoch 0.
+// Returns a job whose initial members, 0 to 3 with kFour, are in epoch 0.
 Job Running(const Options& options = kFour) {
   Job job(options);
   std::vector<int> members;
@@ -86,8 +86,8 @@ TEST(JobMembershipTest, ADeathWhileMembersMeetMakesTheNextEpoch) {
   EXPECT_EQ(job.Join(0, 1, 7, "2 died"), "0 is 0/2 of 2, 1 is 1/2 of 2");
 }
 
-// The other members wait up to 10 s for the dead member, without the launcher's help. During this time the launcher
-// must not kill the waiting members, because they may be the only members with the state.
+// The other members wait up to 10 s for the dead member by themselves. Meanwhile the launcher must not kill them,
+// because they may be the only members that have the state.
 TEST(JobMembershipTest, MembersThatWaitForOneThatDiedWhileTheyMeetAreNotLate) {
   Job job = Running();
   job.Die(3);
@@ -131,7 +131,7 @@ TEST(JobMembershipTest, AStoppedMemberIsKilledAfterTenSeconds) {
   EXPECT_EQ(job.Wait(absl::Seconds(10)), "kill 2");
 }
 
-// Ranks on other hosts may notice the stopped member before the launcher kills it.
+// Members on other hosts may notice the stopped member before the launcher kills it.
 TEST(JobMembershipTest, AStoppedMemberIsKilledAtOnceWhenOthersHaveLeftItsEpoch) {
   Job job = Running();
   EXPECT_EQ(job.Stop(2), "");

@@ -25,8 +25,7 @@ using ::testing::Not;
 using LinePrefix = LaunchOptions::LinePrefix;
 using Lines = std::vector<std::string>;
 
-// Returns the lines that a terminal of unlimited width shows after it has got `bytes`. The unfinished line is the last
-// one.
+// Returns what a terminal of unlimited width shows after `bytes`: all finished lines, and then the unfinished one.
 std::string Screen(absl::string_view bytes) {
   std::string done;
   std::string line;
@@ -125,7 +124,7 @@ class TerminalConsoleTest : public ConsoleTest {
  protected:
   std::string screen() const { return Screen(out_.pending()); }
 
-  // Standard output and standard error are the same terminal.
+  // Standard output and standard error go to the same terminal.
   Console console_{{.rank_count = 3, .media = {Medium::kTerminal, Medium::kTerminal}}, &out_, &out_, Clock::Real()};
 };
 
@@ -185,7 +184,7 @@ TEST_F(TerminalConsoleTest, QuestionIsShownAndTheAnswerComesBehindIt) {
   console_.Feed(0, Stream::kStdout, "(Pdb) ");
   console_.ShowPrompt(0);
   EXPECT_EQ(Screen(out()), "[0]<stdout>: (Pdb) ");
-  // A real terminal would show the typed text "p x" and the end of the line at this point.
+  // At this point, a real terminal would show the typed text "p x" and a newline.
   console_.Feed(0, Stream::kStdout, "42\n(Pdb) ");
   EXPECT_EQ(Screen(out()), "[0]<stdout>: (Pdb) [0]<stdout>: 42\n");
   console_.ShowPrompt(0);

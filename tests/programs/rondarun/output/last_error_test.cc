@@ -87,7 +87,7 @@ TEST(LastErrorTest, GroupOfExceptionsIsItsOwnLine) {
                    "    | TypeError: 2\n"
                    "    +------------------------------------\n"),
             "ExceptionGroup: two loaders failed (2 sub-exceptions)");
-  // If a traceback is incomplete, the lines after it are still found.
+  // Lines after an incomplete traceback are still found.
   EXPECT_EQ(LastOf("  + Exception Group Traceback (most recent call last):\ndisk on fire\n"), "disk on fire");
 }
 

@@ -65,13 +65,13 @@ TEST(JobPlannerTest, MembersOfAnElasticJobAreMadeAsTheyAreNeeded) {
   EXPECT_NE(plan.elastic->make_member({.member = 17, .slot = 3, .slots = 4}, 5), nullptr);
   ASSERT_EQ(plan.elastic->membership.hosts.size(), 1);
   EXPECT_EQ(plan.elastic->membership.hosts[0].slots, 4);
-  // The members' time limit for meeting (10 s) is shorter than the limit for their start (30 s).
+  // Members have less time to meet (10 s) than to start (30 s).
   EXPECT_EQ(plan.elastic->membership.start_timeout, absl::Seconds(30));
   EXPECT_THAT(plan.commands[1], HasSubstr("RONDA_START_TIMEOUT=10s "));
   options.settings["RONDA_START_TIMEOUT"] = "2s";
   EXPECT_EQ(Planned(options).elastic->membership.start_timeout, absl::Seconds(2));
   EXPECT_THAT(Planned(options).commands[1], HasSubstr("RONDA_START_TIMEOUT=2s "));
-  // A member's local rank is the number of its slot, among all slots that the job may use.
+  // A member's local rank is its slot number, among all slots that the job may use.
   EXPECT_THAT(plan.commands[1], AllOf(HasSubstr("RONDA_LOCAL_RANK=1 "), HasSubstr("RONDA_LOCAL_SIZE=4 ")));
   EXPECT_THAT(plan.commands[1], Not(HasSubstr(" WORLD_SIZE=")));
 }
@@ -139,7 +139,7 @@ TEST(JobPlannerTest, RanksOfThisHostHaveNoStartTimeout) {
   EXPECT_EQ(Planned(Options(2)).start_timeout, absl::InfiniteDuration());
 }
 
-// Returns options for two ranks on two other hosts, which mpirun starts.
+// Returns options for two ranks that mpirun starts on two other hosts.
 LaunchOptions MpirunOptions(const std::vector<std::string>& interfaces) {
   LaunchOptions options = Options(2);
   options.hosts = {{"alpha", 1}, {"beta", 1}};
@@ -157,7 +157,7 @@ TEST(JobPlannerTest, MpirunNeedsOneOfTheInterfacesOnThisHost) {
                     HasSubstr("oob_tcp_if_include")));
 }
 
-// The test looks only at one kind of error, because the rest of the plan depends on whether this machine has an mpirun.
+// Checks only one kind of error, because the rest of the plan depends on whether this machine has an mpirun.
 TEST(JobPlannerTest, InterfacesThatMpirunCanUseAreAccepted) {
   LaunchOptions network_given = MpirunOptions({"ib0"});
   network_given.remote.mpi_arguments = {"--mca", "oob_tcp_if_include", "10.0.0.0/24"};
@@ -182,8 +182,7 @@ TEST(JobPlannerTest, RanksOfThisHostNeedOneOfTheInterfaces) {
     options.remote.network_interfaces = {"eth9", "eth0"};
     EXPECT_TRUE(MakeJobPlan(options, Facts()).ok());
   }
-  // The plan does not check the interfaces of other hosts, because each agent reports the interface that its host
-  // lacks.
+  // The plan does not check the interfaces of other hosts, whose agents report a missing interface.
   by_ssh.hosts = {{"alpha", 1}, {"beta", 1}};
   by_ssh.remote.network_interfaces = {"eth9"};
   EXPECT_TRUE(MakeJobPlan(by_ssh, Facts()).ok());
@@ -251,7 +250,7 @@ TEST(JobPlannerTest, WithoutMpirunRanksOfOtherHostsAreStartedOverSsh) {
   for (const absl::Status& status : {wanted, needed}) EXPECT_EQ(status.code(), absl::StatusCode::kNotFound) << status;
 }
 
-// While a FakeMpirun exists, its shell script is the first mpirun in PATH.
+// Puts a shell script named mpirun first in PATH while the object exists.
 class FakeMpirun {
  public:
   explicit FakeMpirun(const std::string& script) : path_(std::getenv("PATH")) {
@@ -300,7 +299,7 @@ TEST(JobPlannerTest, WithoutThePluginForMpiRanksOfOtherHostsAreStartedOverSsh) {
   EXPECT_THAT(plan->notes, ::testing::IsEmpty());
 }
 
-// The script fails like an mpirun that lacks a library.
+// The script fails like an mpirun with a missing library.
 TEST(JobPlannerTest, MpirunThatDoesNotWorkIsNotPassedOver) {
   const FakeMpirun mpirun("echo libopen-rte.so.40 is missing >&2; exit 127");
   LaunchOptions options = MpirunOptions({});

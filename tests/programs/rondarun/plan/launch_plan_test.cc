@@ -258,8 +258,7 @@ TEST(LaunchEnvironmentTest, StartTimeoutIsTheRanksOwn) {
   }
 }
 
-// Returns a host with two memory nodes. Each node has two cores, and each core has two threads, which are numbered as
-// in Linux.
+// Returns a host with two NUMA nodes, which have two cores each. Each core has two threads, numbered as in Linux.
 HostCores Cores() { return {.nodes = {{{0, 4}, {1, 5}}, {{2, 6}, {3, 7}}}}; }
 
 TEST(BindingTest, RanksRunAnywhereUnlessTheUserSaysOtherwise) {

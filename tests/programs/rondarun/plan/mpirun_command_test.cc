@@ -33,7 +33,7 @@ MpirunCommand Made(const MpirunRequest& request) {
   return command.value_or(MpirunCommand{});
 }
 
-// Returns the words of the command, with one blank before and after each word.
+// Returns the words of the command, separated, preceded and followed by blanks.
 std::string Line(const MpirunRequest& request) { return " " + absl::StrJoin(Made(request).argv, " ") + " "; }
 
 TEST(MpirunCommandTest, OpenMpiStartsTheRanksOnTheHosts) {
@@ -156,7 +156,7 @@ TEST(MpirunCommandTest, UsersArgumentsComeLastBeforeTheCommand) {
   }
 }
 
-// Open MPI's mpirun ends at once if a parameter is given twice.
+// Open MPI's mpirun exits at once if a parameter is given twice.
 TEST(MpirunCommandTest, ParametersThatTheUserSetsAreNotSetTwice) {
   MpirunRequest request = Request(Mpirun::kOpenMpi);
   request.remote = {

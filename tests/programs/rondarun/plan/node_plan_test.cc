@@ -53,7 +53,7 @@ TEST(NodePlanTest, TheLeaderBeginsWithItsOwnHostAndWaitsForTheSmallestJob) {
   EXPECT_THAT(plan->elastic->describe_host("alpha").variables, Contains("RONDA_JOB_SECRET=shared"));
 }
 
-// A node gets no variables from another node, because the connection is not secret. Each node uses its own variables.
+// Nodes do not send variables to each other, because the connection is not encrypted. Each node uses its own.
 TEST(NodePlanTest, OtherNodesReceiveNoVariables) {
   LaunchOptions options = Options();
   options.settings["TOKEN"] = "hush";

@@ -40,7 +40,7 @@ TEST(PlaceVariablesTest, AMemberHasALocalPlaceAndNoRankForLife) {
                                    "HOROVOD_LOCAL_RANK=1", "HOROVOD_LOCAL_SIZE=4"));
 }
 
-// Returns the variables of a command that a shell starts after `script`.
+// Returns the environment of a command that a shell runs after `script`.
 std::string EnvironmentAfter(const std::string& given, const std::string& script) {
   const std::string command =
       absl::StrCat("env -i ", given, " /bin/sh -c '", script,

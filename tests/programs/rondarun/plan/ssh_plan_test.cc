@@ -129,7 +129,7 @@ TEST(ElasticSshPlanTest, HostsHaveAgentsWhenTheyAreNeeded) {
   ASSERT_EQ(plan->elastic->membership.hosts.size(), 2);
   EXPECT_EQ(plan->elastic->membership.hosts[1].name, "beta");
   EXPECT_EQ(plan->elastic->membership.max_host_cooldown, absl::Seconds(90));
-  // On other hosts the name "head" may mean another host, so the launcher asks the agent on "head" for its address.
+  // On other hosts the name "head" may mean a different host, so the launcher asks the agent on "head" for its address.
   EXPECT_EQ(plan->elastic->describe_host("head").address, std::nullopt);
   const AgentHost::Options beta = plan->elastic->describe_host("beta");
   EXPECT_EQ(beta.address, "beta");

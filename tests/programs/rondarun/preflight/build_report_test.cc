@@ -35,13 +35,12 @@ TEST(BuildReportTest, SaysWhatIsInTheBuild) {
                                             HasSubstr("[X] rondarun ")));
 }
 
-// rondarun has its own list of backends. rondarun is not linked with the registry of backends, because it would then
-// contain the whole runtime.
+// rondarun has its own list of backends, because linking the registry of backends would link the whole runtime.
 TEST(BuildReportTest, ListsEveryBackendOfTheRegistry) {
   std::vector<absl::string_view> names = HostBackendNames();
   for (const absl::string_view name : DeviceBackendNames()) names.push_back(name);
   for (const absl::string_view name : names) {
-    // A hierarchical backend consists of two other backends, which the report lists.
+    // The report lists the two backends that a hierarchical backend consists of.
     if (absl::StartsWith(name, "hierarchical")) continue;
     EXPECT_THAT(BuildReport(Nothing()), HasSubstr(absl::StrCat("] ", name, " "))) << name;
   }
@@ -79,7 +78,7 @@ TEST(BuildReportTest, LooksForThePartsOfThisHost) {
   }
 }
 
-// Open MPI and MPICH have symbols with the same names, and the plugins make these symbols global.
+// Open MPI and MPICH define the same symbols, which their plugins make global.
 TEST(BuildReportTest, EachMpiIsAskedForItsOwnName) {
   const OptionalParts parts = FindOptionalParts(ProcessEnvironment());
   ASSERT_TRUE(parts.open_mpi.ok()) << parts.open_mpi.status();

@@ -20,7 +20,7 @@ using ::testing::HasSubstr;
 constexpr char kLoopback[] = "127.0.0.1";
 constexpr absl::Duration kTimeout = absl::Seconds(20);
 
-// A port of the loopback interface that accepts connections and sends nothing.
+// A loopback port that accepts connections and sends nothing.
 class SilentServer {
  public:
   SilentServer() : fd_(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
@@ -79,7 +79,7 @@ TEST(EchoTest, WaitForASilentHostEnds) {
 }
 
 TEST(EchoTest, AddressesOfOtherHostsCannotBeUsed) {
-  // The address 192.0.2.1 is in a network that is reserved for documentation, so no host has it.
+  // No host has the address 192.0.2.1, because its network is reserved for documentation.
   const auto server = EchoServer::Listen("192.0.2.1");
   EXPECT_EQ(server.status().code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_THAT(server.status().message(), HasSubstr("cannot listen on 192.0.2.1"));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Tests rondarun --check. Scripts replace rondarun and ssh, and all hosts are this host.
+// Tests rondarun --check. Scripts stand in for rondarun and ssh, and all hosts are this host.
 #include "programs/rondarun/preflight/preflight.h"
 
 #include <sys/stat.h>
@@ -36,7 +36,7 @@ std::string Script(const std::string& name, const std::string& body) {
   return path;
 }
 
-// Returns a script that acts as rondarun --probe: it prints facts about its host, and answers each question.
+// Returns a script that stands in for rondarun --probe: it prints facts about its host, and answers each question.
 std::string FakeProgram() {
   return Script("rondarun", R"([ "$1" = --probe ] || exit 9
 echo "Welcome."
@@ -48,8 +48,8 @@ done
 )");
 }
 
-// Returns a script that acts as ssh, and runs each command on this host. Host h2 has an older Ronda, h3 cannot connect
-// to other hosts, h4 allows no login, and the probe on h5 ends too early.
+// Returns a script that stands in for ssh, and runs commands on this host. Host h2 has an older Ronda, h3 cannot
+// connect to other hosts, h4 allows no login, the probe on h5 ends too early, and h8 has a different MPI.
 std::string FakeAgent() {
   return Script("agent", R"(case "$1" in
   h2) exec sh -c "$2" | sed -u 's/^version=.*/version=0.3.0/' ;;
@@ -62,7 +62,7 @@ esac
 )");
 }
 
-// Returns this program's absolute path, which also works in a shell.
+// Returns this program's absolute path. A shell would resolve /proc/self/exe to itself.
 std::string OwnPath() { return std::filesystem::read_symlink("/proc/self/exe"); }
 
 LaunchOptions OnHosts(const std::vector<std::string>& hosts) {
@@ -111,7 +111,7 @@ TEST(PreflightTest, AnAgentThatIsNotThereIsTold) {
               ElementsAre(HasSubstr("h6 cannot be asked: cannot start /nonexistent/agent")));
 }
 
-// The test program itself acts as `rondarun --probe`.
+// The test program itself also serves as `rondarun --probe`.
 TEST(PreflightTest, RealProbesTellTheirFactsAndReachEachOther) {
   LaunchOptions options = OnHosts({"h1", "h6"});
   for (auto& host : options.hosts) host.slots = 0;
@@ -122,7 +122,7 @@ TEST(PreflightTest, RealProbesTellTheirFactsAndReachEachOther) {
   EXPECT_THAT(report.text, Not(HasSubstr("cannot be asked")));
 }
 
-// Host h8 has another MPI than h1.
+// Host h8 has a different MPI from h1.
 TEST(PreflightTest, LauncherSshMakesMpiNoProblem) {
   LaunchOptions options = OnHosts({"h1", "h8"});
   EXPECT_THAT(CheckHosts(options, FakeProgram(), {"h1"}).problems,
@@ -134,7 +134,7 @@ TEST(PreflightTest, LauncherSshMakesMpiNoProblem) {
   EXPECT_THAT(CheckHosts(options, FakeProgram(), {"h1"}).problems, IsEmpty());
 }
 
-// The probes on all hosts look for the plugin at the path in RONDA_HOSTS_PLUGIN, because the ranks get this variable.
+// The probes on all hosts look for the plugin at the path in RONDA_HOSTS_PLUGIN, which the ranks get, too.
 TEST(PreflightTest, RealProbesLookForThePluginsOfTheRanks) {
   const std::string plugin = std::getenv("RONDA_HOSTS_PLUGIN");
   ASSERT_EQ(setenv("RONDA_HOSTS_PLUGIN", "/nowhere/libronda_hosts.so", 1), 0);
@@ -146,7 +146,7 @@ TEST(PreflightTest, RealProbesLookForThePluginsOfTheRanks) {
   }
 }
 
-// A probe looks for the plugin of Open MPI or of MPICH, which depends on the mpirun of the host.
+// A probe looks for the MPI plugin that matches its host's mpirun.
 TEST(PreflightTest, AProbeLooksForThePluginOfItsMpirun) {
   const std::string folder = ::testing::TempDir() + "/bin";
   std::filesystem::create_directories(folder);

@@ -37,7 +37,7 @@ pid_t StartDaemon(const std::string& variable) {
   return pid;
 }
 
-// Returns whether the process has been killed. If the process still runs, ends it.
+// Returns whether the process was killed with SIGKILL. Terminates it if it is still running.
 bool WasKilled(pid_t pid) {
   kill(pid, SIGTERM);
   int status = 0;

@@ -88,7 +88,7 @@ TEST(MpirunReportTest, OtherTextsNameNobody) {
   }
 }
 
-// Returns the text of `pieces` without the start mark.
+// Returns the text in `pieces` without the start mark.
 std::string OwnOutput(const std::vector<std::string>& pieces, StartMarkReader* reader) {
   std::string own;
   const auto append = [&](absl::string_view bytes) { absl::StrAppend(&own, bytes); };
@@ -142,7 +142,7 @@ TEST(StartMarkTest, TextThatCannotBeTheMarkIsNotHeldBack) {
 
 constexpr int kMpirun = -1;
 
-// Returns the output of each rank. The output of mpirun itself has the key kMpirun.
+// Returns the output by rank. The key of mpirun's own output is kMpirun.
 std::map<int, std::string> TakenApart(const std::vector<std::string>& pieces, int rank_count = 4) {
   TaggedOutput output(rank_count);
   std::map<int, std::string> texts;
