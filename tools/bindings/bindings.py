@@ -25,7 +25,7 @@ _ROOT = pathlib.Path(__file__).resolve().parents[2]
 HEADERS = ("client/ronda.h", "client/ronda/operations.h")
 STUB = "client/python/ronda/_native.pyi"
 
-# The forms of an operation's functions, by list macro: the function's name and parameters.
+# The forms of an operation's functions, keyed by list macro: the function's name and parameters.
 _ARGS = "const ronda_{}_args*"
 _FORMS = {
     "RONDA_TENSOR_OPERATIONS": ("ronda_{}_async", (_ARGS, "ronda_handle*")),
@@ -54,7 +54,7 @@ def operations(headers: Headers, form: str = "RONDA_TENSOR_OPERATIONS") -> list[
 
 @dataclasses.dataclass(frozen=True)
 class Argument:
-    """An argument of a function in Python, and the member of the C ABI's struct that it sets."""
+    """An argument of a Python function, and the member of the C ABI struct that it sets."""
 
     name: str
     type: str
@@ -64,7 +64,7 @@ class Argument:
     count: str = ""  # the member for the number of elements, if the kind has one
 
     def field(self, struct: str) -> str:
-        """Returns the argument's row in the table by which _native reads arguments."""
+        """Returns the argument's row in the table that _native uses to read arguments."""
         if self.kind == "kKeep":
             return "KEEP"
         if self.count:
@@ -107,7 +107,7 @@ _LIMIT_AND_STREAM = [
 
 
 def _members(struct: str, fields: tuple[Field, ...]) -> list[Argument]:
-    """Returns an argument for each member of a struct, except members that all structs have."""
+    """Returns an argument for each member of a struct, except the members that all structs have."""
     members = []
     counts: set[str] = set()
     for field, following in zip(fields, [*fields[1:], None]):
@@ -131,10 +131,10 @@ def _members(struct: str, fields: tuple[Field, ...]) -> list[Argument]:
 
 
 def arguments(headers: Headers, operation: str) -> list[Argument]:
-    """Returns the arguments of the function for an operation, in order.
+    """Returns the arguments of an operation's function, in order.
 
-    Memory comes first, then required arguments, then arguments with a default. Operations on
-    messages have no argument `name`.
+    The order is: memory, required arguments, arguments with a default. Operations on messages have
+    no `name` argument.
     """
     struct = f"ronda_{operation}_args"
     members = _members(struct, headers.structs[struct])
@@ -165,7 +165,7 @@ def _macro(name: str, rows: list[str], separator: str = "") -> str:
 
 
 def lists_header(headers: Headers) -> str:
-    """Returns macros that list operations. ROW gets a name in small and in capital letters."""
+    """Returns macros that list operations. ROW gets each name in lower case and in upper case."""
     macros = [
         _macro(
             f"{form}(ROW)", [f"ROW({each}, {each.upper()})" for each in operations(headers, form)]
@@ -176,7 +176,7 @@ def lists_header(headers: Headers) -> str:
 
 
 def fields_header(headers: Headers) -> str:
-    """Returns the tables by which _native reads arguments, and the names of counters."""
+    """Returns the tables that _native uses to read arguments, and the counter names."""
     parts = ["/* Made by tools/bindings from client/ronda.h and client/ronda/operations.h. */\n"]
     for operation in operations(headers):
         struct = f"ronda_{operation}_args"
@@ -213,12 +213,12 @@ _BEGIN = "# -- Made by `make bindings` from client/ronda/operations.h: to the en
 _END = "\n# -- The end of what `make bindings` makes --\n"
 
 
-# The operations for which _native also has a blocking function.
+# The operations that also have a blocking function in _native.
 _BLOCKING = ("allreduce",)
 
 
 def _declarations(headers: Headers, operation: str) -> list[str]:
-    """Returns the declarations of the arguments in Python, one per line."""
+    """Returns the declarations of the Python arguments, one per line."""
     return [
         f"    {each.name}: {each.type}{'' if each.default is None else f' = {each.default}'}"
         for each in arguments(headers, operation)
@@ -238,7 +238,7 @@ def _functions(headers: Headers) -> Iterator[str]:
 
 
 def stub(headers: Headers, text: str) -> str:
-    """Returns the text of _native.pyi with the headers' operations; `text` is its old text."""
+    """Returns the new text of _native.pyi with the headers' operations; `text` is the old text."""
     before, begin, rest = text.partition(_BEGIN)
     _, end, after = rest.partition(_END)
     if not begin or not end:
@@ -290,7 +290,7 @@ def types(headers: Headers) -> str:
 
 
 def rows(headers: Headers) -> str:
-    """Returns the text of _rows.py. Functions there return tuples, which a call unpacks fastest."""
+    """Returns the text of _rows.py. Its functions return tuples, which calls unpack fastest."""
     documentation = (
         "Arguments with names, for functions of ronda._native that take them by position: made by\n"
         "`make bindings` from client/ronda/operations.h. _native.pyi says what they mean.\n"
@@ -312,7 +312,7 @@ def rows(headers: Headers) -> str:
 
 
 def python_files(root: pathlib.Path) -> dict[str, str]:
-    """Returns the texts of the files for Python, made from the headers of a source tree."""
+    """Returns the texts of the Python files, generated from the headers in a source tree."""
     headers = read(*(root / path for path in HEADERS))
     return {
         STUB: stub(headers, (root / STUB).read_text(encoding="utf-8")),
@@ -322,7 +322,7 @@ def python_files(root: pathlib.Path) -> dict[str, str]:
 
 
 def main(arguments: list[str]) -> int:
-    """Runs one of the commands that the module's documentation lists."""
+    """Runs one of the commands listed in the module's docstring."""
     makers = {"lists": lists_header, "fields": fields_header}
     try:
         if arguments == ["write"]:

@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Reads the enums, structs and functions that the headers of the C ABI declare.
+"""Reads the enums, structs and functions declared in the headers of the C ABI.
 
-This module cannot parse all of C, but only the forms in client/ronda.h and
-client/ronda/operations.h: enums whose values are numbers, structs with one field per declaration,
-and functions.
+This module parses only the subset of C used in client/ronda.h and client/ronda/operations.h: enums
+whose values are numbers, structs with one field per declaration, and functions.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ _FIELD = re.compile(r"(.*[\w*]) ?\b(\w+)")
 
 
 class BindingsError(Exception):
-    """The headers contain an unknown form. The text names the form and the remedy."""
+    """The headers contain an unsupported construct. The message names it and the remedy."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -35,7 +34,7 @@ class Field:
 
 @dataclasses.dataclass(frozen=True)
 class Headers:
-    """The declarations, in the order of the headers.
+    """The declarations, in header order.
 
     Attributes:
         enums: {"ronda_dtype": {"RONDA_UINT8": 0, ...}}.

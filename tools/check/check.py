@@ -85,7 +85,7 @@ def run_checks(sources: Sources, checks: dict[str, Check]) -> int:
 
 
 def main() -> int:
-    """Runs the checks that the arguments name."""
+    """Runs the checks selected by the arguments."""
     parser = argparse.ArgumentParser(description=__doc__, allow_abbrev=False)
     parser.add_argument("--all", action="store_true", help="check every file")
     parser.add_argument("--no-build", action="store_true", help="leave out what compiles")

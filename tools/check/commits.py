@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Checks the messages of a change's commits."""
+"""Checks the commit messages of a change."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ _LONGEST_SUBJECT = 72
 
 
 def check_commits(sources: Sources) -> Iterator[Finding]:
-    """A subject has at most 72 characters and no full stop, and an empty line follows it.
+    """A subject has at most 72 characters and no full stop, and is followed by an empty line.
 
-    The commits of main are not checked, because nobody can change them any more.
+    The commits on main are not checked, because they can no longer be changed.
     """
     if sources.branch_point is None:
         return

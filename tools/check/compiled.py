@@ -14,7 +14,7 @@ from collections.abc import Iterator
 
 from sources import CheckError, Finding, Sources
 
-# Files that include headers of gRPC or libtorch, for which clang-tidy needs minutes.
+# Headers that make clang-tidy take minutes: those of gRPC and libtorch.
 _SLOW_HEADERS = re.compile(r'#include [<"](grpcpp/|torch/|ronda/torch)')
 _CUDA_HEADERS = re.compile(r"#include <(cu|nccl|nvtx)")
 _CUDA = pathlib.Path(os.environ.get("CUDA_HOME", "/usr/local/cuda")) / "include"
@@ -39,8 +39,8 @@ def _has_all(sources: Sources) -> bool:
 def check_clang(sources: Sources) -> Iterator[Finding]:
     """clang compiles everything with -Wthread-safety -Werror.
 
-    For a change, only clang-tidy analyses the thread safety, because a build with clang would
-    compile everything that the change depends on.
+    For a change, only clang-tidy analyses thread safety, because a clang build would compile
+    everything that the change depends on.
     """
     if _has_all(sources):
         _bazel(sources, "build", "--config=clang", "--show_progress_rate_limit=60", "//...")
@@ -53,7 +53,7 @@ def _is_tidied(sources: Sources, path: str) -> bool:
 
 
 def check_clang_tidy(sources: Sources) -> Iterator[Finding]:
-    """clang-tidy and clang's analysis of thread safety have no complaints."""
+    """clang-tidy and clang's thread-safety analysis report nothing."""
     # With --all, source files include every header. For a change, headers are checked separately.
     endings = (".cc",) if _has_all(sources) else (".cc", ".h", ".hpp")
     paths = [path for path in sources.chosen(*endings) if _is_tidied(sources, path)]

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Checks links between the pages of the documentation, and mentions of pages in the sources."""
+"""Checks links between documentation pages, and references to pages in the sources."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ _CODE = re.compile(r"`[^`\n]+`")
 
 
 def _blank(match: re.Match[str]) -> str:
-    """Returns the match's line ends, so that the numbers of later lines stay right."""
+    """Returns only the line ends of the match, so that later line numbers stay correct."""
     return "\n" * match[0].count("\n")
 
 
 def anchor(heading: str) -> str:
-    """Returns the anchor that GitHub gives a heading."""
+    """Returns the anchor that GitHub generates for a heading."""
     text = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", heading).replace("`", "").strip().lower()
     kept = (c for c in text if c in "-_ " or unicodedata.category(c)[0] in "LN")
     return "".join(kept).replace(" ", "-")
@@ -50,7 +50,7 @@ class _Pages:
         self._anchors: dict[str, set[str]] = {}
 
     def problem(self, target: str, name: str) -> str | None:
-        """Returns why the link to the anchor `name` of `target` leads nowhere, or None."""
+        """Returns why the link to the anchor `name` of `target` is broken, or None."""
         if target in self._folders and not name:
             return None
         if target not in self._files:
@@ -69,7 +69,7 @@ def _parents(path: str) -> Iterator[str]:
 
 
 def check_links(sources: Sources) -> Iterator[Finding]:
-    """Every link between files of the repository leads to a file and to one of its headings."""
+    """Every link between files of the repository points to an existing file and heading."""
     pages = _Pages(sources)
     for path in sources.all(".md"):
         text = _CODE.sub(lambda match: " " * len(match[0]), _FENCE.sub(_blank, sources.text(path)))

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Runs programs that check files, such as clang-format, ruff, mypy, lizard and clang-tidy."""
+"""Runs external checkers, such as clang-format, ruff, mypy, lizard and clang-tidy."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from sources import CPP, PYTHON, CheckError, Finding, Sources
 
 _LONGEST_FUNCTION = 60
 _FILES_PER_RUN = 200  # well below the longest command line
-# The version of PyTorch for checking ronda.torch's types. make test-torch TORCH=... installs it.
+# The PyTorch version used to check ronda.torch's types. make test-torch TORCH=... installs it.
 _TORCH = "2.15.0"
 
 
@@ -72,7 +72,7 @@ def _mypy(*arguments: str) -> list[str]:
 
 
 def check_types(sources: Sources) -> Iterator[Finding]:
-    """mypy finds no wrong types in the modules of the Python package that need no PyTorch."""
+    """mypy finds no type errors in those modules of the Python package that do not need PyTorch."""
     if not sources.chosen(*PYTHON):
         return
     folder = sources.root / "client/python"
@@ -91,7 +91,7 @@ def check_torch_types(sources: Sources) -> Iterator[Finding]:
     done = subprocess.run(command, cwd=sources.root, text=True, stdout=subprocess.PIPE)
     if done.returncode != 0:
         raise CheckError(f"PyTorch {_TORCH} cannot be had, as said above: run this with a network")
-    # Not all functions of PyTorch have types, and frameworks that use PyTorch are not installed.
+    # Some functions of PyTorch are untyped, and frameworks that use PyTorch are not installed.
     command = _mypy(
         "--allow-untyped-calls",
         "--no-warn-return-any",
@@ -104,7 +104,7 @@ def check_torch_types(sources: Sources) -> Iterator[Finding]:
 
 
 def check_circles(sources: Sources) -> Iterator[Finding]:
-    """The folders of the C++ sources do not include each other in a circle."""
+    """The folders of the C++ sources have no circular includes."""
     yield from _complaints("circles", [sys.executable, "tools/layers/circles.py"], sources.root)
 
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Lists the files of the repository, and selects the files that a check reads."""
+"""Lists the files in the repository, and selects the files that a check reads."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ PYTHON = (".py", ".pyi")
 
 
 class CheckError(Exception):
-    """Says that a check cannot run, with the cause and the remedy."""
+    """Reports that a check cannot run, with the cause and the remedy."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -30,7 +30,7 @@ class Finding:
 
 
 def git(root: pathlib.Path, *arguments: str) -> str:
-    """Returns the output of git. If git fails, raises a CheckError."""
+    """Returns the output of git. Raises a CheckError if git fails."""
     done = subprocess.run(["git", *arguments], cwd=root, capture_output=True, text=True)
     if done.returncode != 0:
         raise CheckError(f"git {' '.join(arguments)} fails in {root}: {done.stderr.strip()}")
@@ -43,7 +43,7 @@ def _succeeds(root: pathlib.Path, *arguments: str) -> bool:
 
 
 def _branch_point(root: pathlib.Path) -> str | None:
-    """Returns the commit at which the branch left main; None on main, and without a main."""
+    """Returns the commit at which the branch left main; None on main, or if there is no main."""
     head = git(root, "rev-parse", "HEAD").strip()
     for main in ("origin/main", "main"):
         if _succeeds(root, "merge-base", main, "HEAD"):
@@ -62,7 +62,7 @@ def _change_base(root: pathlib.Path, branch_point: str | None) -> str | None:
 
 @dataclasses.dataclass(frozen=True)
 class Sources:
-    """The files that git tracks, or would add.
+    """The files that git tracks or would add.
 
     Attributes:
         root: the folder of the repository.
@@ -104,7 +104,7 @@ class Sources:
         return _text(self.root / path).splitlines()
 
     def text(self, path: str) -> str:
-        """Returns the text of a file."""
+        """Returns the contents of a file."""
         return _text(self.root / path)
 
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Checks rules about the lines of single files."""
+"""Checks rules about lines within a single file."""
 
 from __future__ import annotations
 
@@ -10,10 +10,11 @@ from collections.abc import Iterator
 from sources import CPP, PYTHON, Finding, Sources
 
 SOURCES = (*CPP, *PYTHON, ".proto", ".sh", ".bzl", ".bazel")
-# The highest number of lines of a file, by its folder and its ending.
+# The maximum number of lines of a file, by folder and suffix.
 _LONGEST_FILES = (("", SOURCES, 600), ("docs/", (".md",), 200))
 
-# Words that have no technical meaning in Ronda, with better words. No identifier contains them.
+# Words that have no technical meaning in Ronda, with better alternatives. No identifier contains
+# these words.
 _BANNED_WORDS = {
     "bell": "doorbell",
     "card": "header, or device name",
@@ -36,7 +37,8 @@ _BANNED_WORDS = {
     "wish": "request",
 }
 
-# Files in which a banned word is the name of another project's option, or was published before.
+# Files where a banned word is another project's option name, or is already part of a published
+# interface.
 _ALLOWED_WORDS = {
     "client/ronda/training/learning_rate.hpp": "patience",  # PyTorch's name of the option
     "tests/client/cpp17/training/learning_rate_test.cc": "patience",
@@ -44,7 +46,7 @@ _ALLOWED_WORDS = {
     "runtime/negotiation/messages.cc": "misfit",
 }
 
-# Words with which no test's name begins. The name says which rank, thread or tensor does what.
+# Words that must not begin a test name. A test name says which rank, thread or tensor does what.
 _NO_SUBJECTS = (
     "who whoever whose what whatever nobody nothing somebody something everybody everyone "
     "everything those"
@@ -57,11 +59,11 @@ _TEST_NAMES = (
     (PYTHON, rf"^\s*def (test_(?:an?_|the_)?(?:{'|'.join(_NO_SUBJECTS)})(?![a-z])\w*)"),
 )
 
-# Harmful calls. Each call has a pattern, the folders and endings of files that may not contain it,
-# the files that may contain it, and the remedy.
+# Harmful calls. Each entry has a pattern, the folders and suffixes of the files that must not match
+# it, the files that may match it, and the remedy.
 _CALLS = (
-    # gRPC takes deadlines as calendar times, and converts them to times of a steady clock at once.
-    # Two test files replace the clock.
+    # gRPC takes deadlines as calendar times, and immediately converts them to times of a steady
+    # clock. Two test files replace the clock.
     (
         re.compile(r"absl::Now\(|system_clock|CLOCK_REALTIME"),
         ("", (".cc", ".h", ".hpp")),
@@ -74,9 +76,9 @@ _CALLS = (
         "this waits by the calendar, which may jump: call SteadyNow(), or CalendarNow() for a date "
         "(runtime/base/clock.h)",
     ),
-    # If an Abseil table lacks memory to grow, it cannot be destroyed. So no variable of a function
-    # may be an Abseil table. A member of a state may be one, if the state is abandoned when memory
-    # is lacking (Runtime::AbandonState).
+    # An Abseil table that fails to allocate memory cannot be destroyed. So no local variable may be
+    # an Abseil table. A member of a state can be one, if the state is abandoned when memory runs
+    # out (Runtime::AbandonState).
     (
         re.compile(r"flat_hash_(map|set)"),
         (("runtime/", "programs/", "client/"), (".cc",)),
@@ -97,7 +99,7 @@ def check_license_lines(sources: Sources) -> Iterator[Finding]:
 
 
 def check_header_guards(sources: Sources) -> Iterator[Finding]:
-    """The guard of a header names its path. The headers for users keep guards without folders."""
+    """An include guard contains the header's path; public headers omit the folders."""
     for path in sources.chosen(".h", ".cuh"):
         guard = next((line for line in sources.lines(path) if line.startswith("#ifndef ")), "")
         expected = "RONDA_" + re.sub(r"\W", "_", path).upper() + "_"
@@ -115,7 +117,7 @@ def check_file_length(sources: Sources) -> Iterator[Finding]:
 
 
 def check_white_space(sources: Sources) -> Iterator[Finding]:
-    """A file has no tab, has no space at the end of a line, and ends with a line end."""
+    """A file has no tabs and no trailing spaces, and ends with a newline."""
     for path in sources.chosen(*SOURCES, ".md"):
         text = sources.text(path)
         for number, line in enumerate(text.split("\n"), 1):
@@ -131,7 +133,7 @@ def check_words(sources: Sources) -> Iterator[Finding]:
     """No identifier contains a banned word."""
     snake = "|".join(_BANNED_WORDS)
     camel = {word.title().replace("_", ""): word for word in _BANNED_WORDS}
-    # Finds a banned word in snake_case, camelCase or CamelCase, also in the plural.
+    # Finds a banned word in snake_case, camelCase or CamelCase, including its plural.
     pattern = re.compile(
         rf"(?<![a-zA-Z])({snake})s?(?![a-z])|(?<![A-Z])({'|'.join(camel)})s?(?![a-z])"
     )
@@ -156,7 +158,7 @@ def check_test_names(sources: Sources) -> Iterator[Finding]:
 
 
 def _without_prose(lines: list[str], path: str) -> Iterator[str]:
-    """Yields the lines without strings, comments, and Python's docstrings."""
+    """Yields the lines without strings, comments and Python docstrings."""
     comment, string = r"//.*", r'"(?:\\.|[^"\\])*"'
     if path.endswith(PYTHON):
         comment, string = r"#.*", rf"{string}|'(?:\\.|[^'\\])*'"

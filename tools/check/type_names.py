@@ -19,7 +19,7 @@ _TYPE = re.compile(
 
 
 def _definitions(lines: list[str]) -> Iterator[tuple[str, int]]:
-    """Yields names and lines of types in named namespaces of a text formatted by clang-format."""
+    """Yields names and lines of types in named namespaces, in text formatted by clang-format."""
     spaces: list[str] = []
     for number, line in enumerate(lines, 1):
         if opens := _OPENS.match(line):
@@ -31,9 +31,10 @@ def _definitions(lines: list[str]) -> Iterator[tuple[str, int]]:
 
 
 def check_type_names(sources: Sources) -> Iterator[Finding]:
-    """Each type has a name that no other type has.
+    """Each type has a unique name.
 
-    Two types with one name break C++'s one-definition rule, and no compiler or linker reports this.
+    Two types with the same name violate C++'s one-definition rule, and no compiler or linker
+    reports this.
     """
     places: defaultdict[str, list[tuple[str, int]]] = defaultdict(list)
     for path in sources.all(".h", ".hpp", ".cc", ".cu", ".cuh"):

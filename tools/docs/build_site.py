@@ -53,7 +53,7 @@ class Stage:
         self._add_page("README.md", "index.md")
 
     def _add_page(self, path: str, page: str) -> None:
-        """Adds a page of Markdown, and the files of the repository to which the page links."""
+        """Adds a Markdown page, and the repository files that it links to."""
         pieces = _FENCE.split((_ROOT / path).read_text())
         for i in range(0, len(pieces), 2):
             pieces[i] = _LINK.sub(lambda link: self._link(path, page, link), pieces[i])
@@ -69,7 +69,7 @@ class Stage:
         return place + (link[2] or "")
 
     def _place(self, target: str) -> str:
-        """Returns the path in the site of the file or folder `target`. Adds `target` if needed."""
+        """Returns the path of the file or folder `target` in the site. Adds `target` if needed."""
         if target == "README.md":
             return "index.md"
         if target.startswith("docs/"):
@@ -95,7 +95,7 @@ class Stage:
 
 
 def _headers() -> list[str]:
-    """Returns the headers that programs include, as paths after #include."""
+    """Returns the headers that programs can include, as paths after #include."""
     client = _ROOT / "client"
     found = [client / "ronda.h", client / "ronda.hpp"]
     found += sorted((client / "ronda").glob("*.h*")) + sorted((client / "ronda").glob("*/*.h*"))
@@ -103,7 +103,7 @@ def _headers() -> list[str]:
 
 
 def _source_page(target: str) -> str:
-    """Returns a page that shows a file, or the files of a folder."""
+    """Returns a page that shows a file, or lists the files in a folder."""
     path = _ROOT / target
     files = sorted(file for file in path.iterdir() if file.is_file()) if path.is_dir() else [path]
     parts = [f"# {target}\n"]
@@ -118,7 +118,7 @@ def _source_page(target: str) -> str:
 
 
 class _Anchors(html.parser.HTMLParser):
-    """The anchors of an HTML page, and the anchors to which its links lead."""
+    """The anchors in an HTML page, and the anchors that its links point to."""
 
     def __init__(self, text: str) -> None:
         super().__init__()
@@ -134,7 +134,7 @@ class _Anchors(html.parser.HTMLParser):
 
 
 def broken_anchors(site: pathlib.Path) -> list[str]:
-    """Returns a line for each link of the site to a heading that does not exist."""
+    """Returns a line for each link within the site that points to a missing heading."""
     pages = {path: _Anchors(path.read_text()) for path in sorted(site.rglob("*.html"))}
     broken = []
     for path, page in pages.items():
@@ -149,13 +149,13 @@ def broken_anchors(site: pathlib.Path) -> list[str]:
 
 
 def without_a_place(pages: Iterable[str], configuration: str) -> list[str]:
-    """Returns the pages that the navigation of mkdocs.yml does not name."""
+    """Returns the pages that are missing from the navigation in mkdocs.yml."""
     named = set(re.findall(r"(?m)^ +- .*?([\w./]+\.md)$", configuration))
     return [page for page in pages if page not in named]
 
 
 def with_reference(configuration: str, folder: str, titles: dict[str, str]) -> str:
-    """Returns mkdocs.yml with the pages of `folder`, below the entry of the folder's index.
+    """Returns mkdocs.yml with the pages of `folder` added below the entry of the folder's index.
 
     Args:
         configuration: the text of mkdocs.yml.

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Turns the plain text of comments and docstrings into Markdown."""
+"""Converts the plain text of comments and docstrings to Markdown."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ import re
 
 
 def fence(code: str, language: str) -> str:
-    """Returns `code` as a block of Markdown."""
+    """Returns `code` as a Markdown code block."""
     return f"```{language}\n{code.rstrip()}\n```\n"
 
 
 def markdown(text: str, language: str) -> str:
-    """Keeps paragraphs, but makes lines that are indented by two or more code of `language`."""
+    """Keeps paragraphs, but turns lines indented by two or more into code blocks of `language`."""
     parts = []
     for paragraph in re.split(r"\n\s*\n", text.strip("\n")):
         prose: list[str] = []
@@ -31,7 +31,7 @@ def markdown(text: str, language: str) -> str:
 
 
 def _is_code(line: str, prose: list[str]) -> bool:
-    """Returns whether a line is indented, and does not continue an item of a list."""
+    """Returns whether a line is indented and does not continue a list item."""
     return line.startswith("  ") and not (prose and re.match(r"\s*([-*]|\d+\.) ", prose[-1]))
 
 
@@ -41,7 +41,7 @@ def _dedent(lines: list[str]) -> str:
 
 
 def _add_code(parts: list[str], code: str, language: str) -> None:
-    """Adds a block of code. Joins it to the last block if only a blank line is between the two."""
+    """Appends a code block, or merges it with the last one across a single blank line."""
     end = "\n```\n"
     if parts and parts[-1].endswith(end) and parts[-1].startswith(f"```{language}"):
         parts[-1] = parts[-1].removesuffix(end) + "\n\n" + code + end
@@ -50,7 +50,7 @@ def _add_code(parts: list[str], code: str, language: str) -> None:
 
 
 def _escape(text: str) -> str:
-    """Escapes Markdown's marks and tags outside of `code`, so that they are shown as they are."""
+    """Escapes Markdown and HTML outside `code`, so that it is displayed literally."""
     pieces = re.split(r"(`[^`\n]*`)", text)
     for i in range(0, len(pieces), 2):
         pieces[i] = re.sub(r"[*_\[\]]", r"\\\g<0>", pieces[i]).replace("<", "&lt;")

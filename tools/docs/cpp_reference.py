@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Makes the reference of the C and C++ headers from their declarations and comments.
+"""Generates the reference of the C and C++ headers from their declarations and comments.
 
 clang-format must have formatted the headers. The reference leaves out bodies of functions, private
 members and the namespaces `detail`.
@@ -25,7 +25,7 @@ class Item(NamedTuple):
     code: str
 
     def names(self) -> list[str]:
-        """Returns the names that the item declares, each name once."""
+        """Returns the distinct names that the item declares."""
         plain = re.sub(_COMMENT, "", self.code, flags=re.S)
         found = [_name(statement) for statement in _statements(plain)]
         return list(dict.fromkeys(name for name in found if name))
@@ -49,7 +49,7 @@ class _Reader:
         return self.tokens[self.at - 1]
 
     def take_until(self, ends: str) -> str:
-        """Takes the text through the first of the tokens `ends` that is not in parentheses."""
+        """Consumes the text through the first token in `ends` that is not in parentheses."""
         depth, text = 0, ""
         while self.more():
             token = self.take()
@@ -60,7 +60,7 @@ class _Reader:
         return text
 
     def take_block(self) -> str:
-        """Takes the text through the brace that closes the brace just taken."""
+        """Consumes the text through the brace that closes the last consumed brace."""
         depth, text = 1, ""
         while self.more() and depth:
             token = self.take()
@@ -69,7 +69,7 @@ class _Reader:
         return text
 
     def take_line_rest(self) -> str:
-        """Takes the blanks and the comment at the end of the line, if nothing else follows."""
+        """Consumes trailing blanks and the comment on the same line, if nothing else follows."""
         start = self.at
         text = ""
         while self.more() and self.peek() != "\n":
@@ -82,13 +82,13 @@ class _Reader:
 
 
 def pages(headers: dict[str, str]) -> dict[str, tuple[str, str]]:
-    """Returns the pages of the reference by header. The key "index" has the list of pages.
+    """Returns the reference pages by header. The key "index" is the list of pages.
 
     Args:
         headers: the texts of headers, by their paths after #include.
 
     Returns:
-        The file name and the text of each page.
+        The file name and text of each page.
     """
     result = {}
     index = []
@@ -109,8 +109,8 @@ def pages(headers: dict[str, str]) -> dict[str, tuple[str, str]]:
 
 
 def declarations(text: str) -> list[Item]:
-    """Returns the public declarations of a header, in order."""
-    # The reference shows only macros with a value, and no other lines of the preprocessor.
+    """Returns the public declarations in a header, in order."""
+    # The reference shows macros that have a value, but no other preprocessor lines.
     text = re.sub(r"(?m)^#(?!define \w+ ).*\n", "", text)
     body = re.sub(r"(?m)^#define(?:.*\\\n)*.*\n", lambda macro: _define(macro[0]), text)
     items = _items(_Reader(body), "public")
@@ -140,7 +140,7 @@ def _page(header: str, text: str, items: list[Item]) -> str:
 
 
 def _plain(comment: str) -> str:
-    """Returns the text of a comment without comment marks."""
+    """Returns a comment's text without comment markers."""
     comment = re.sub(r"(?m)^\s*//+ ?", "", comment)
     comment = re.sub(r"\A\s*/\* ?(?:-- )?|(?: ?--)?\s*\*/\s*\Z", "", comment)
     comment = re.sub(r"(?m)^ \* ?", "", comment)
@@ -148,7 +148,7 @@ def _plain(comment: str) -> str:
 
 
 def _items(reader: _Reader, access: str) -> list[Item]:
-    """Returns the items up to the brace that ends the current scope."""
+    """Returns the items up to the brace that closes the current scope."""
     items: list[Item] = []
     comment, shown, apart = "", access == "public", True
     while reader.more():
@@ -156,7 +156,7 @@ def _items(reader: _Reader, access: str) -> list[Item]:
         if token == "}":
             break
         if token == "\n":
-            # A comment that an empty line follows does not describe the next declaration.
+            # A comment that is followed by an empty line does not describe the next declaration.
             if reader.peek() == "\n":
                 comment, apart = "", True
         elif re.fullmatch(_COMMENT, token, re.S):
@@ -176,7 +176,7 @@ def _items(reader: _Reader, access: str) -> list[Item]:
 
 
 def _statement(reader: _Reader) -> tuple[list[Item], str]:
-    """Returns the items of a namespace, or the text of one declaration without function bodies."""
+    """Returns the items in a namespace, or the text of one declaration without function bodies."""
     head = reader.take_until("{;")
     plain = re.sub(_COMMENT, "", head, flags=re.S).strip()
     if head.endswith(";"):
@@ -193,7 +193,7 @@ def _statement(reader: _Reader) -> tuple[list[Item], str]:
 
 
 def _without_angles(head: str) -> str:
-    """Removes template arguments and attributes from the head of a declaration."""
+    """Removes template arguments and attributes from the start of a declaration."""
     head, again = re.sub(r"\[\[\w+\]\] ", "", head), 1
     while again:
         head, again = re.subn(r"(template\s*)?<[^<>]*>", " ", head)
@@ -225,7 +225,7 @@ def _function(reader: _Reader, head: str) -> str:
 
 
 def _without_initialisers(head: str) -> str:
-    """Cuts the head of a constructor before the list that initialises members."""
+    """Cuts a constructor's declaration before its member initialiser list."""
     depth = 0
     for match in re.finditer(r"[()]|:(?!:)(?<!::)", head):
         depth += (match[0] == "(") - (match[0] == ")")
@@ -236,7 +236,7 @@ def _without_initialisers(head: str) -> str:
 
 
 def _class(reader: _Reader, head: str) -> str:
-    """Returns a class with its public members and their comments."""
+    """Returns a class declaration with its public members and their comments."""
     is_class = _without_angles(head).startswith("class")
     outer = head[: len(head) - len(head.lstrip())]
     indent = outer + "  "
@@ -250,7 +250,7 @@ def _class(reader: _Reader, head: str) -> str:
 
 
 def _statements(plain: str) -> list[str]:
-    """Returns the declarations of an item, without the text in their braces."""
+    """Returns an item's declarations, without the text in braces."""
     depth, statements = 0, [""]
     for token in _TOKEN.findall(plain):
         depth += (token == "{") - (token == "}")

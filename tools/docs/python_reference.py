@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Makes the reference of the Python package from signatures and docstrings.
+"""Generates the reference of the Python package from signatures and docstrings.
 
-The script reads the sources without importing them, so PyTorch and Paddle need not be installed.
+It reads the sources without importing them, so PyTorch and Paddle need not be installed.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from comment_text import fence, markdown
 
 # Modules without __all__ that programs import or run.
 _WITHOUT_A_LIST = ("ronda.check", "ronda.launch", "ronda.torch.ddp_hook", "ronda.torch.frameworks")
-# Maps a public module to the module whose docstring describes the arguments that several of its
-# functions share.
+# Maps a public module to the module whose docstring describes the arguments shared by its
+# functions.
 _SHARED_ARGUMENTS = {"ronda": "ronda.reductions"}
 _MARKS = ("property", "classmethod", "staticmethod")
 _SECTIONS = ("Args", "Returns", "Raises", "Yields", "Attributes", "Example")
@@ -31,7 +31,7 @@ class Module(NamedTuple):
 
 
 class Package:
-    """The sources of a package, by the names of its modules."""
+    """The sources of a package, by module name."""
 
     def __init__(self, root: pathlib.Path) -> None:
         self._modules: dict[str, Module] = {}
@@ -44,7 +44,7 @@ class Package:
         return self._modules.get(name) if name else None
 
     def public_modules(self) -> list[Module]:
-        """Returns _WITHOUT_A_LIST, and the modules with public names that their parent lacks."""
+        """Returns _WITHOUT_A_LIST, and modules with public names that their parent lacks."""
         return [
             module
             for name, module in self._modules.items()
@@ -52,7 +52,7 @@ class Package:
         ]
 
     def names(self, module: Module) -> list[str]:
-        """Returns the public names of `module`: its __all__, or else its functions and classes."""
+        """Returns the public names of `module`: its __all__, or its functions and classes."""
         listed = _assigned(module.tree, "__all__")
         if listed is None:
             nodes = [
@@ -82,15 +82,15 @@ class Package:
         return parent is None or not set(self.names(module)) <= set(self.names(parent))
 
     def _neighbour(self, module: Module, name: str) -> Module:
-        """Returns the module that `module` has imported as `name`. This is the nearest module with
-        this name, in `module` itself or in a package around it.
+        """Returns the module that `module` imported as `name`. This is the nearest module with this
+        name, in `module` itself or in an enclosing package.
         """
         parts = module.name.split(".")
         places = (".".join([*parts[:n], name]) for n in range(len(parts), 0, -1))
         return next(self._modules[place] for place in places if place in self._modules)
 
     def find(self, module: Module, name: str, seen: frozenset[str] = frozenset()) -> ast.AST | None:
-        """Returns the definition of `name`, which `module` may import; None for a module."""
+        """Returns the definition of `name`, which `module` may have imported; None for a module."""
         if module.name in seen:
             return None  # modules that import each other
         for node in module.tree.body:
@@ -119,7 +119,7 @@ class Package:
 
 
 def pages(root: pathlib.Path) -> dict[str, str]:
-    """Returns the pages of the reference by file name, for the package in the folder `root`."""
+    """Returns the reference pages by file name, for the package in the folder `root`."""
     package = Package(root)
     result = {}
     index = []
@@ -171,7 +171,7 @@ def _entry(node: ast.AST, name: str) -> str:
 
 
 def _class_signature(node: ast.ClassDef, name: str) -> str:
-    """Returns the class with its public fields and the arguments of its constructor."""
+    """Returns a class with its public fields and its constructor's arguments."""
     bases = ", ".join(ast.unparse(base) for base in node.bases)
     lines = [f"class {name}({bases}):" if bases else f"class {name}:"]
     for member in node.body:
@@ -184,7 +184,7 @@ def _class_signature(node: ast.ClassDef, name: str) -> str:
 
 
 def _signature(node: ast.FunctionDef, name: str) -> str:
-    """Returns the head of a function, on one line or with a line for each argument."""
+    """Returns a function's signature, on one line or with one line per argument."""
     marks = [
         f"@{ast.unparse(mark)}\n" for mark in node.decorator_list if ast.unparse(mark) in _MARKS
     ]
@@ -211,7 +211,7 @@ def _docstring(node: ast.AST) -> str:
 
 
 def _section(title: str, text: str) -> str:
-    """Makes a list of a section such as "Args:". "Returns:" and "Yields:" stay a text."""
+    """Turns a section such as "Args:" into a list. "Returns:" and "Yields:" remain text."""
     if not re.search(r"(?m)^[*\w., ]+: ", text) or title in ("Returns", "Yields"):
         return f"**{title}**: " + markdown(" ".join(text.split()), "python")
     entries = re.findall(r"(?m)^\S.*(?:\n {2,}.*)*", text)

@@ -23,7 +23,7 @@ _TEXT, _ALONE, _RONDA, _OTHER = "#768390", "#8c959f", "#0072b2", "#d55e00"
 
 
 def chart(rows: list[dict[str, str]]) -> str:
-    """Returns the chart of a table, as an SVG."""
+    """Returns the chart of a table as SVG."""
     longest = max(float(row["step"]) for row in rows)
     scale = (_WIDTH - _LEFT - 90) / longest
     parts = []

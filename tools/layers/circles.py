@@ -1,10 +1,10 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
 
-"""Finds rooms of the C++ sources that include each other in a circle: circles.py [ROOT].
+"""Finds rooms of the C++ sources that include each other in a cycle: circles.py [ROOT].
 
 A room is a folder in runtime/ or programs/ with its subfolders, or any other top folder. If there
-is a circle, the exit code is 1, and the output has a line for each include of the circle.
+is a cycle, the exit code is 1, and the output has a line for each include in the cycle.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _TOP_FOLDERS = ("proto", "kernels", "runtime", "programs", "client", "bench", "e
 _SOURCES = {".h", ".hpp", ".cc", ".cu", ".c"}
 _INCLUDE = re.compile(r'^#include "([^"]+)"', re.M)
 
-# Maps an including room and an included room to a line of text about one such include.
+# Maps an including and an included room to a text that describes one such include.
 Includes = dict[str, dict[str, str]]
 
 
@@ -27,7 +27,7 @@ def _room(path: str) -> str:
 
 
 def includes_in(root: pathlib.Path) -> Includes:
-    """Returns one include for each pair of rooms of which one includes the other."""
+    """Returns one include for each pair of rooms where one includes the other."""
     found: Includes = {}
     for top in _TOP_FOLDERS:
         for file in sorted((root / top).rglob("*")):
@@ -42,9 +42,9 @@ def includes_in(root: pathlib.Path) -> Includes:
 
 
 def circle_in(includes: Includes) -> list[str]:
-    """Returns the lines of one circle, or [] if there is none."""
+    """Returns the lines for one cycle, or [] if there is none."""
     rooms = dict(includes)
-    # A room that includes no other room in `rooms` is not part of a circle.
+    # A room that includes no other room in `rooms` is not part of a cycle.
     while ends := [room for room, others in rooms.items() if not rooms.keys() & others.keys()]:
         for room in ends:
             del rooms[room]

@@ -30,12 +30,12 @@ _DEBS = ("ronda", "libronda0", "libronda-dev", "python3-ronda")
 
 
 class ReleaseError(Exception):
-    """Says which command has failed, or what is wrong with a package or with the tree."""
+    """Names the failed command, or describes what is wrong with a package or the tree."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Release:
-    """A version that is released, with its notes."""
+    """A version to release, with its notes."""
 
     version: str
     notes: str  # the version's section of the changelog, without its heading
@@ -63,7 +63,7 @@ def _find(pattern: str, path: str) -> str | None:
 
 
 def _sections() -> list[tuple[str, str]]:
-    """Returns the headings and texts of the changelog's sections, the newest first."""
+    """Returns the headings and texts of the changelog sections, newest first."""
     parts = re.split(r"^## (.*)$", pathlib.Path(_CHANGELOG).read_text(), flags=re.M)
     return [(heading.strip(), text.strip()) for heading, text in zip(parts[1::2], parts[2::2])]
 
@@ -144,7 +144,7 @@ def _version_in(path: pathlib.Path) -> str:
 
 
 def _find_packages(version: str) -> list[pathlib.Path]:
-    """Returns the packages of this version, after a check of the version in their metadata."""
+    """Checks the packages' version in their metadata, and returns the packages."""
     patterns = [f"ronda-{version}-*.whl", *(f"{name}_{version}_*.deb" for name in _DEBS)]
     packages = []
     for pattern in patterns:
@@ -166,14 +166,14 @@ def _checksums(packages: list[pathlib.Path]) -> str:
 
 
 def publish(release: Release) -> None:
-    """Builds the packages, writes their checksums, and makes the tag."""
+    """Builds the packages, writes their checksums, and creates the tag."""
     if subprocess.run(["make", "wheel", "deb"]).returncode != 0:
         raise ReleaseError("make wheel deb: it has failed, as said above")
     packages = _find_packages(release.version)
     if _output("git", "status", "--porcelain"):
         raise ReleaseError("the tree has changed during the build: no tag is made")
     pathlib.Path(release.checksums).write_text(_checksums(packages))
-    # Without --cleanup, git would remove the headings of the changelog as comments.
+    # Without --cleanup, git would remove the changelog headings as comments.
     message = f"Ronda {release.version}\n\n{release.notes}\n"
     _output("git", "tag", "--annotate", "--cleanup=verbatim", f"--message={message}", release.tag)
     for path in packages:

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Prints what installed packages require, one requirement per line: requirements.py NAME[EXTRA]...
+"""Prints the requirements of installed packages, one per line: requirements.py NAME[EXTRA]...
 
-The output leaves out the named packages, torch, and the libraries that a GPU needs. PyPI's torch is
-built for CUDA, and requires gigabytes of these libraries.
+The output omits the named packages, torch, and the libraries that a GPU needs. PyPI's torch is
+built for CUDA, and requires gigabytes of such libraries.
 """
 
 from __future__ import annotations

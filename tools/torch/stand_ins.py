@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Writes empty libraries in place of CUDA's, so that PyPI's torch for GPUs runs without CUDA.
+"""Writes empty replacements for CUDA libraries, so that PyPI's torch for GPUs runs without CUDA.
 
     stand_ins.py SITE_PACKAGES
 
-When Python loads a library, all symbols of the library must exist. So the script writes a library
-for each soname that torch's libraries need and this machine lacks. This library has the symbols,
-and the symbol versions, that torch's libraries expect. Each function in these libraries reports
-that there is no device. The libraries go to torch/lib, where torch looks first.
+When Python loads a library, all of its undefined symbols must be found. So the script writes a
+library for each soname that torch's libraries need and this machine lacks. It defines the symbols,
+with the versions, that torch's libraries expect. Each of their functions reports that there is no
+device. The libraries are written to torch/lib, where torch looks first.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def _needed(library: pathlib.Path) -> set[str]:
 
 
 def _symbols(library: pathlib.Path, which: str) -> set[str]:
-    """Returns symbols, with @VERSION if any; `which`: --undefined-only or --defined-only."""
+    """Returns symbols, with any @VERSION; `which` is --undefined-only or --defined-only."""
     lines = _output("nm", "-D", which, "--format=posix", str(library)).splitlines()
     return {
         name.replace("@@", "@")
@@ -93,7 +93,7 @@ def _build(path: pathlib.Path, by_version: dict[str, set[str]]) -> None:
 
 
 def main(site_packages: str) -> None:
-    """Writes the libraries that torch under `site_packages` lacks, and prints their names."""
+    """Writes the libraries that torch in `site_packages` lacks, and prints their names."""
     folder = pathlib.Path(site_packages, "torch", "lib")
     libraries = [path for path in folder.iterdir() if ".so" in path.name]
     own = {path.name for path in libraries}
