@@ -11,8 +11,8 @@ from __future__ import annotations
 
 
 class RondaError(RuntimeError):
-    """An error of Ronda. The text of an error names the rank, the host and the tensor, and says
-    what to do.
+    """An error of Ronda. The error text names the rank, the host and the tensor, and says what to
+    do.
     """
 
 

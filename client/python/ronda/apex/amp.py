@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Replaces apex.amp by mixed precision with torch.autocast, and by loss scaling with Apex's rules.
+"""Replaces apex.amp: mixed precision through torch.autocast, and loss scaling by Apex's rules.
 
-The levels of optimization with torch.autocast:
+The optimization levels, with torch.autocast:
     O0: float32.
     O1, O2: autocast over float32 weights, which are their own master weights; the loss is scaled.
     O3: a 16-bit model, including batch normalization unless keep_batchnorm_fp32 is set.
 The 16-bit dtype is float16 on GPUs and bfloat16 on the CPU, unless cast_model_type sets another.
 This module scales losses itself instead of using torch's GradScaler, which does not support CPUs
-before torch 2.3, bounds of the scale, or a scale per loss.
+before torch 2.3, limits on the scale, or one scale per loss.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _LEVELS = ("O0", "O1", "O2", "O3")
 
 
 _scales: list[LossScale] = [LossScale(1.0)]
-# Optimizers whose gradients still contain the scale, because of delay_unscale.
+# Optimizers whose gradients are still scaled, because of delay_unscale.
 _delayed: weakref.WeakSet[torch.optim.Optimizer] = weakref.WeakSet()
 
 
@@ -118,8 +118,8 @@ def _prepare(model: nn.Module, level: str, dtype: torch.dtype | None, keeps_norm
 class _Forward:
     """A wrapper of a model's forward(). A deep copy of the model gets a copy of the wrapper.
 
-    The wrapper holds no bound method, because a copy of a bound method would compute with the
-    original's weights.
+    The wrapper holds no bound method, because a copied bound method would still use the original's
+    weights.
     """
 
     def __init__(self, model: nn.Module, wrapper: Any, args: Any) -> None:
@@ -175,11 +175,11 @@ def scale_loss(
     delay_unscale: bool = False,
     delay_overflow_check: bool = False,
 ) -> Iterator[torch.Tensor]:
-    """Yields the scaled loss. After the block the gradients are the gradients of the unscaled loss.
+    """Yields the scaled loss. After the block, the gradients are those of the unscaled loss.
 
-    Gradients of earlier blocks are kept, so a gradient is the sum of the losses' gradients. After
-    an overflow the next step() of each optimizer is skipped. If gradients are averaged over ranks,
-    all ranks have the same gradients, and make the same decision.
+    They are added to the gradients of earlier blocks. After an overflow the next step() of each
+    optimizer is skipped. If gradients are averaged over ranks, all ranks have the same gradients,
+    and skip the same steps.
 
     Args:
         loss: the block calls backward() on the yielded loss.
@@ -236,7 +236,7 @@ def load_state_dict(state: dict[str, dict[str, float]]) -> None:
     """Restores the scales that state_dict() has returned.
 
     Raises:
-        ValueError: the state has another number of losses.
+        ValueError: the state has a different number of losses.
     """
     if len(state) != len(_scales):
         raise ValueError(f"the state has {len(state)} losses, and initialize() {len(_scales)}")

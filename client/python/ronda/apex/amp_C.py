@@ -3,9 +3,9 @@
 """Replaces Apex's extension module amp_C. Operations that programs call are implemented with
 torch's foreach operations.
 
-Each operation has a flag, which is a tensor with one integer. If a value is not finite, the
-operation sets the flag to 1; otherwise it does not change the flag. Operations on tensors of 16
-bits compute in float32.
+Each operation takes a flag, which is a tensor with one integer. If a value is not finite, the
+operation sets the flag to 1; otherwise it does not change the flag. Operations on 16-bit tensors
+compute in float32.
 """
 
 from __future__ import annotations
@@ -132,5 +132,5 @@ def _write(results: Sequence[torch.Tensor], outputs: Sequence[torch.Tensor]) -> 
 
 
 def _set_unless_finite(flag: torch.Tensor, tensors: Sequence[torch.Tensor]) -> None:
-    # The code has no branch on the value, because the host would then wait for a GPU.
+    # Does not branch on the value, because the host would then wait for the GPU.
     flag.masked_fill_(~are_finite(tensors).to(flag.device), 1)

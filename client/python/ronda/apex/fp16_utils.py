@@ -50,7 +50,7 @@ class tofp16(nn.Module):  # noqa: N801
 
 
 def BN_convert_float(module: nn.Module) -> nn.Module:  # noqa: N802
-    """Converts every batch normalization in `module` to float32, and returns `module`."""
+    """Converts every batch normalization layer in `module` to float32, and returns `module`."""
     for each in module.modules():
         if isinstance(each, _BatchNorm):
             each.float()
@@ -103,7 +103,7 @@ def prep_param_lists(
 
     Args:
         model: the module that has the parameters.
-        flat_master: whether a single tensor has all copies.
+        flat_master: whether one flat tensor holds all copies.
 
     Returns:
         The model's parameters, and the copies, which an optimizer has to update.
@@ -182,7 +182,7 @@ def _flat(tensors: Iterable[torch.Tensor]) -> torch.Tensor:
 
 
 class LossScaler:
-    """A constant factor of the loss."""
+    """A constant loss scale."""
 
     def __init__(self, scale: float = 1.0) -> None:
         self._scale = LossScale(scale)
@@ -229,8 +229,8 @@ class LossScaler:
 
 
 class DynamicLossScaler(LossScaler):
-    """A factor of the loss, which falls after an overflow and rises after `scale_window` steps
-    without an overflow.
+    """A loss scale that falls after an overflow, and rises after `scale_window` steps without an
+    overflow.
 
     Args:
         init_scale: the first scale.
@@ -247,7 +247,7 @@ class DynamicLossScaler(LossScaler):
 
 
 class FP16_Optimizer:  # noqa: N801
-    """An optimizer over float32 copies of the parameters of 16 bits, with a scale of the loss.
+    """An optimizer that updates float32 copies of 16-bit parameters, with a loss scale.
 
     optimizer = FP16_Optimizer(torch.optim.SGD(model.parameters(), 0.1), dynamic_loss_scale=True)
     optimizer.zero_grad()
@@ -262,8 +262,8 @@ class FP16_Optimizer:  # noqa: N801
         overflow: whether the last gradients were not finite; if so, step() does not change the
             parameters.
         loss_scaler: the LossScaler or DynamicLossScaler.
-        fp16_groups, fp32_from_fp16_groups, fp32_from_fp32_groups: for each group, the parameters of
-            16 bits, their copies, and the other parameters.
+        fp16_groups, fp32_from_fp16_groups, fp32_from_fp32_groups: for each group, the 16-bit
+            parameters, their copies, and the other parameters.
     """
 
     def __init__(
@@ -276,8 +276,7 @@ class FP16_Optimizer:  # noqa: N801
     ) -> None:
         """
         Args:
-            init_optimizer: an optimizer of parameters with 16 or 32 bits, which this object
-                changes.
+            init_optimizer: an optimizer of 16-bit or 32-bit parameters, which this object changes.
             static_loss_scale: used unless dynamic_loss_scale is set.
             dynamic_loss_scale: use a DynamicLossScaler.
             dynamic_loss_args: arguments of its constructor.
@@ -339,7 +338,7 @@ class FP16_Optimizer:  # noqa: N801
     def backward(
         self, loss: torch.Tensor, update_master_grads: bool = True, retain_graph: bool = False
     ) -> None:
-        """Computes gradients, instead of loss.backward(), and adds them to the existing gradients.
+        """Computes gradients, and adds them to the existing gradients. Replaces loss.backward().
 
         Args:
             loss: is scaled in float32.
@@ -386,7 +385,7 @@ class FP16_Optimizer:  # noqa: N801
         """Updates the float32 copies, and then the model. After an overflow only updates the scale.
 
         Args:
-            closure: computes the loss again with zero_grad() and backward() of this object.
+            closure: recomputes the loss with zero_grad() and backward() of this object.
 
         Returns:
             The result of the optimizer's step().

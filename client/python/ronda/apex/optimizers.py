@@ -4,9 +4,8 @@
 written here.
 
 Constructors take Apex's arguments. On CPUs and GPUs, steps use torch's fused kernels if these
-exist, and otherwise torch's foreach operations. Parameters of 16 bits have a state of float32, and
-their steps are computed in float32. As in Apex, each group counts the steps for the bias
-correction.
+exist, and otherwise torch's foreach operations. 16-bit parameters have float32 state, and their
+steps are computed in float32. As in Apex, each group counts its own steps for the bias correction.
 """
 
 from __future__ import annotations
@@ -82,8 +81,7 @@ class FusedSGD(FusedOptimizer):
     def _update(self, batch: Batch) -> None:
         if self.wd_after_momentum:
             batch.decay()
-        # torch's function accepts no mix of parameters that make their first step and parameters
-        # that do not.
+        # torch's function cannot mix parameters in their first step with parameters in later steps.
         first: list[int] = []
         later: list[int] = []
         for i, state in enumerate(batch.states):
@@ -145,7 +143,7 @@ class FusedAdam(FusedOptimizer):
             amsgrad: must be False, as in Apex.
             set_grad_none: zero_grad() removes gradients.
             capturable: must be False.
-            master_weights: for parameters of 16 bits, float32 weights are kept, also in
+            master_weights: whether to keep float32 weights for 16-bit parameters, also in
                 state_dict().
 
         Raises:

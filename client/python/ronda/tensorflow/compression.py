@@ -5,7 +5,7 @@
 A compressor casts the tensor if the program calls it directly, as in Horovod. The reductions of
 ronda.tensorflow do not call the compressors of this module: Ronda sends the tensors in the
 compressor's format and adds in 32 bits. If the program has its own compressor, the reductions call
-this compressor.
+it.
 """
 
 from __future__ import annotations

@@ -22,9 +22,7 @@ __all__ = [
 
 
 class TensorFlowState(ObjectState):
-    """The elastic state of a training: variables of TensorFlow, and Python objects as
-    attributes.
-    """
+    """The elastic state of a training run: TensorFlow variables and attributes."""
 
     def __init__(self, variables: Sequence[Any], session: None = None, **kwargs: Any) -> None:
         """
@@ -53,9 +51,7 @@ class TensorFlowState(ObjectState):
         super().restore()
 
     def sync(self) -> None:
-        """Copies rank 0's state, or the newest commit's state, to all ranks, and saves the
-        state.
-        """
+        """Copies rank 0's state, or the newest commit, to all ranks, and saves it."""
         broadcast_variables(self.variables, *(self._root() or (0,)))
         self._save_variables()
         super().sync()

@@ -27,7 +27,7 @@ def broadcast_variables(
     Args:
         variables: variables of TensorFlow or Keras, with the same shapes and dtypes in the same
             order on every rank.
-        root_rank: the root's rank in the job, also if `process_set` is given.
+        root_rank: the root's rank in the job, even if `process_set` is given.
         process_set: the ranks that take part.
         inplace: accepted for Horovod's programs; not used.
     """
@@ -59,7 +59,7 @@ def broadcast_(
     name: str | None = None,
     process_set: ProcessSet = global_process_set,
 ) -> Sequence[Any]:
-    """As broadcast_variables(), but returns the variables."""
+    """Like broadcast_variables(), but returns the variables."""
     del name
     broadcast_variables(variables, root_rank, process_set)
     return variables
@@ -77,7 +77,7 @@ def broadcast_object(
 
     Args:
         obj: the object. Only the root's object is used.
-        root_rank: the root's rank in the job, also if `process_set` is given.
+        root_rank: the root's rank in the job, even if `process_set` is given.
         session: accepted for Horovod's programs; not used.
         name: the same on every rank; calls without a name are matched by order.
         process_set: the ranks that take part.

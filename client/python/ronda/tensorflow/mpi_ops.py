@@ -5,7 +5,7 @@
 Common arguments:
     name: the same on every rank. Without a name, eager calls are matched by order, and calls inside
         tf.function by their position in the function.
-    process_set: the ranks that take part. Roots and other ranks are numbered as in the job.
+    process_set: the ranks that take part. Roots and other ranks are given as ranks in the job.
     ignore_name_scope, device_dense, device_sparse: accepted for Horovod's programs; not used.
 
 Errors: RondaError, with a class from ronda.errors, in eager mode. Inside tf.function TensorFlow
@@ -91,8 +91,8 @@ def allreduce(
         average: deprecated; True is Average, False is Sum.
         compression: the format in which the tensor is sent; not for IndexedSlices.
         op: Average (if None), Sum, Min, Max, Product or Adasum.
-        prescale_factor: factor of the tensor, before the reduction.
-        postscale_factor: factor of the result.
+        prescale_factor: multiplies the tensor before the reduction.
+        postscale_factor: multiplies the result.
     """
     del device_dense, device_sparse, ignore_name_scope
     reduction = Reduction(
@@ -122,7 +122,7 @@ def grouped_allreduce(
     ignore_name_scope: bool = False,
     name: str | None = None,
 ) -> list[tf.Tensor]:
-    """As allreduce(), for several tensors. Either all tensors are reduced, or none."""
+    """Like allreduce(), for several tensors. Either all tensors are reduced, or none."""
     del device_dense, device_sparse, ignore_name_scope
     reduction = Reduction(
         reduce_op(op, average),
@@ -194,7 +194,7 @@ def grouped_allgather(
     ignore_name_scope: bool = False,
     process_set: ProcessSet = global_process_set,
 ) -> list[tf.Tensor]:
-    """As allgather(), for several tensors."""
+    """Like allgather(), for several tensors."""
     return [
         allgather(tensor, _member(name, i), ignore_name_scope, process_set)
         for i, tensor in enumerate(tensors)
@@ -218,7 +218,7 @@ def broadcast(
 
     Args:
         tensor: must have the same shape and dtype on every rank.
-        root_rank: the root's rank in the job, also if `process_set` is given.
+        root_rank: the root's rank in the job, even if `process_set` is given.
     """
     del ignore_name_scope
 
@@ -297,7 +297,7 @@ def _exchange(
             back, _ = _exchange(
                 f"{kind}_gradient", gradient_name(name), upstream, counts, process_set
             )
-            # Rows after the sum of the splits were not sent, so their gradient is zero.
+            # Rows beyond the sum of the splits were not sent, so their gradient is zero.
             unsent = tf.shape(tensor)[:1] - tf.shape(back)[:1]
             zeros = tf.zeros(tf.concat([unsent, tf.shape(back)[1:]], 0), back.dtype)
             return tf.concat([back, zeros], 0)
@@ -327,8 +327,8 @@ def reducescatter(
         tensor: must have the same shape and dtype on every rank, and at least one dimension.
         compression: the format in which the tensor is sent.
         op: Average, Sum, Min, Max or Product.
-        prescale_factor: factor of the tensor, before the reduction.
-        postscale_factor: factor of the result.
+        prescale_factor: multiplies the tensor before the reduction.
+        postscale_factor: multiplies the result.
     """
     del device_dense, ignore_name_scope
     reduction = Reduction(
@@ -371,7 +371,7 @@ def _scatter(tensor: tf.Tensor, name: str | None, reduction: Reduction) -> tf.Te
 def grouped_reducescatter(
     tensors: Sequence[Any], name: str | None = None, **options: Any
 ) -> list[tf.Tensor]:
-    """As reducescatter(), for several tensors."""
+    """Like reducescatter(), for several tensors."""
     return [
         reducescatter(tensor, name=_member(name, i), **options) for i, tensor in enumerate(tensors)
     ]
@@ -379,11 +379,11 @@ def grouped_reducescatter(
 
 @plain
 def join() -> tf.Tensor:
-    """Says that this rank has no more data, and waits until every rank has called join(). Until
-    every rank has called join(), the other ranks' operations go on without this rank.
+    """Announces that this rank has no more data, and waits until every rank has called join().
+    Until then, the other ranks' operations continue without this rank.
 
     Returns:
-        The last rank that has joined.
+        The rank that joined last.
     """
     return _number("join", lambda: exchanges.join())
 
@@ -406,37 +406,35 @@ def _number(kind: str, read: Callable[[], int]) -> tf.Tensor:
 
 @plain
 def size_op(process_set_id: int = 0, name: str | None = None) -> tf.Tensor:
-    """Returns the number of ranks at the time when the graph runs. In an elastic job this number
-    may change.
-    """
+    """Returns the number of ranks when the graph runs. In an elastic job this number may change."""
     del name
     return _number("size_op", lambda: native.process_set_size(process_set_id))
 
 
 @plain
 def local_size_op(name: str | None = None) -> tf.Tensor:
-    """Returns local_size() at the time when the graph runs."""
+    """Returns local_size() when the graph runs."""
     del name
     return _number("local_size_op", _horovod.local_size)
 
 
 @plain
 def rank_op(name: str | None = None) -> tf.Tensor:
-    """Returns rank() at the time when the graph runs."""
+    """Returns rank() when the graph runs."""
     del name
     return _number("rank_op", rank)
 
 
 @plain
 def local_rank_op(name: str | None = None) -> tf.Tensor:
-    """Returns local_rank() at the time when the graph runs."""
+    """Returns local_rank() when the graph runs."""
     del name
     return _number("local_rank_op", _horovod.local_rank)
 
 
 @plain
 def process_set_included_op(process_set_id: int = 0, name: str | None = None) -> tf.Tensor:
-    """Returns 1 if this rank is in the process set at the time when the graph runs, otherwise 0."""
+    """Returns 1 if this rank is in the process set when the graph runs, otherwise 0."""
     del name
     return _number(
         "process_set_included_op", lambda: int(native.process_set_rank(process_set_id) >= 0)

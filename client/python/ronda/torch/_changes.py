@@ -33,10 +33,10 @@ _IN_OTHER_WAYS = (
 def settle(gradients: Sequence[Gradient], exchange: Exchange, reduction: Reduction) -> None:
     """Averages changed gradients again, unless they are bitwise equal on all ranks.
 
-    Every rank that has changed a gradient calls this function.
+    Every rank that has changed a gradient must call this function.
 
     Raises:
-        ValueError: some ranks have not changed a gradient, or the changed gradient cannot be
+        ValueError: only some ranks have changed gradients, or a changed gradient cannot be
             averaged.
     """
     exchange.begin(_own_report(gradients))

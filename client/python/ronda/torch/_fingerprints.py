@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Fingerprints of tensors, by which ranks compare their tensors. Two fingerprints differ if any bit
-of the tensors differs.
+"""Fingerprints of tensors, by which ranks compare their tensors. If two tensors differ, their
+fingerprints almost certainly differ.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from ronda.torch import _tensors
 from ronda.torch._async_operations import allreduce_async_
 from ronda.types import ReduceOp
 
-# For each element size in bytes, the integer type of the words in which tensors are read. A word
-# has at most 32 bits, so the 64-bit product of a word and a number depends on each bit of the word.
+# By element size in bytes, the integer type of the words in which tensors are read. A word has at
+# most 32 bits, so its 64-bit product with a factor depends on each bit of the word.
 _WORDS = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int32}
 _PART = 1 << 18  # words that are processed together
 _MULTIPLIER = 6364136223846793005
@@ -72,7 +72,7 @@ def differ(numbers: torch.Tensor, name: str, process_set: ProcessSet) -> list[bo
         process_set: the ranks that compare.
     """
     # The maximum of ~x gives the minimum of x. The fingerprints are moved to host memory, because
-    # another rank may have no GPU tensors. In the checks, only this line makes the host wait for a
+    # another rank may have no GPU tensors. No other line of the checks makes the host wait for a
     # GPU.
     both = torch.cat([numbers, ~numbers]).cpu()
     handle = allreduce_async_(both, name=name, op=ReduceOp.MAX, process_set=process_set)

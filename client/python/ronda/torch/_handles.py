@@ -77,8 +77,8 @@ class Handle(SoleOwner):
             self._give_back(ids)
 
     def _order(self, ids: list[int], origin: int) -> None:
-        """Makes the current stream wait for the operations, because later work on this stream uses
-        the operations' tensors.
+        """Makes the current stream wait for the operations, because later work on it uses their
+        tensors.
 
         The stream on which the operations were submitted also waits, because torch reuses the
         memory of dropped tensors for later work on that stream.
@@ -91,9 +91,7 @@ class Handle(SoleOwner):
     __call__ = wait
 
     def settle(self) -> None:
-        """Waits until the operations have ended. Does not raise the operations' error, which wait()
-        raises.
-        """
+        """Waits until the operations have ended. Does not raise their error; wait() does."""
         ids = self._ids
         if ids is not None:
             with contextlib.suppress(RondaError):
@@ -102,8 +100,8 @@ class Handle(SoleOwner):
     def _give_back(
         self,
         ids: list[int],
-        # The functions are default arguments, because `native` no longer exists when the
-        # interpreter ends.
+        # The functions are default arguments, because `native` no longer exists at interpreter
+        # exit.
         release: Callable[[int], None] = native.release,
         release_on_stream: Callable[[int, int], None] = native.release_on_stream,
     ) -> None:

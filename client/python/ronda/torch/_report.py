@@ -4,10 +4,10 @@
 gradients.
 
 A rank may not have some gradients that other ranks have. A rank does not submit zeros for missing
-gradients at the end of its backward pass, because another pass may compute these gradients. For
-this reason the other ranks must not wait for missing gradients at the end of their pass. Gradients
-that no rank has must not be created. The reports of all ranks tell each rank which gradients are
-missing. A report consists of bytes, and every rank gets the maximum of each byte over all ranks.
+gradients at the end of its backward pass, because another pass may compute them. So the other ranks
+must not wait for these gradients at the end of their own pass. Gradients that no rank has must not
+be created. The reports of all ranks tell each rank which gradients are missing. A report consists
+of bytes, and every rank gets the maximum of each byte over all ranks.
 """
 
 from __future__ import annotations

@@ -29,7 +29,7 @@ class Compressor:
 
 
 class _WireCompressor(Compressor):
-    """A compressor to a format in which Ronda can send."""
+    """A compressor to a format in which Ronda can send tensors."""
 
     wire: Wire
     dtype: torch.dtype | None  # None: not cast

@@ -32,8 +32,8 @@ class CompressionState:
     """The format in which the buckets of a DDP module are sent, and whether gradients have
     overflowed.
 
-    Every rank must create its states in the same order, because a state's number is part of the
-    names of its buckets.
+    Every rank must create its states in the same order, because a state's number is part of its
+    bucket names.
     """
 
     def __init__(
@@ -64,7 +64,7 @@ class CompressionState:
         self._handles: list[tuple[Work, int]] = []
 
     def found_inf(self) -> bool:
-        """Returns whether an averaged gradient of the last backward is infinite or not a number.
+        """Returns whether an averaged gradient of the last backward pass has an infinity or a NaN.
 
         All ranks get the same answer, so that either all ranks skip the step or no rank skips it.
         """

@@ -70,8 +70,8 @@ def _number_parameters(groups: Sequence[dict[str, Any]], first: int = 0) -> dict
 
 
 class _Distributed(_Base):
-    """The common part of distributed optimizers. In the list of bases _Distributed comes before the
-    program's class.
+    """The base class of distributed optimizers. _Distributed precedes the program's class in the
+    list of bases.
     """
 
     process_set: ProcessSet
@@ -120,8 +120,8 @@ class _Distributed(_Base):
         return _distribute, (self._own_class, super().__getstate__(), named, self._options)
 
     def _average(self, loss: Any, name: str, op: ReduceOp) -> Any:
-        """Averages a closure's loss over all ranks, so that every rank calls the closure equally
-        often. If the loss is neither a tensor nor a number, returns the loss unchanged.
+        """Averages a closure's loss over all ranks, so that every rank calls the closure the same
+        number of times. If the loss is neither a tensor nor a number, returns the loss unchanged.
         """
         is_tensor = isinstance(loss, torch.Tensor)
         if not is_tensor and not isinstance(loss, (float, int)):
@@ -139,16 +139,14 @@ class _Distributed(_Base):
             self._checks.check(names, self.process_set)
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
-        """Does the same as in the program's optimizer. New parameters with reduced gradients get
-        names.
-        """
+        """Does the same as the program's optimizer, and names the new parameters."""
         super().add_param_group(param_group)
         number = len(self.param_groups) - 1
         self._parameter_names.update(_number_parameters(self.param_groups[-1:], number))
 
 
 class _DistributedOptimizer(_Distributed):
-    """Reduces each gradient as soon as backward has produced the gradient."""
+    """Reduces each gradient as soon as backward has computed it."""
 
     _reducer: GradientReducer
     _synchronized = False
@@ -165,15 +163,15 @@ class _DistributedOptimizer(_Distributed):
         self._reducer.set_passes(passes)
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
-        """Does the same as in the program's optimizer. The gradients of new parameters are
-        reduced.
+        """Does the same as the program's optimizer, and reduces the new parameters' gradients from
+        now on.
         """
         super().add_param_group(param_group)
         added = self.param_groups[-1]["params"]
         self._reducer.add({each: self._parameter_names[each] for each in added})
 
     def load_state_dict(self, *args: Any, **kwargs: Any) -> None:
-        """Does the same as in the program's optimizer, and also begins a new step."""
+        """Does the same as the program's optimizer, and also begins a new step."""
         self._reducer.abandon()
         self._synchronized = False
         self._should_synchronize = True
@@ -183,8 +181,8 @@ class _DistributedOptimizer(_Distributed):
         """Waits until all gradients are reduced, so that the program can clip or inspect them
         before step().
 
-        If backward has not computed a gradient, its present value is reduced. If this rank has no
-        gradient but another rank has a gradient, this rank adds zeros.
+        If backward has not computed a gradient, its current value is reduced. If this rank lacks a
+        gradient that another rank has, this rank contributes zeros.
 
         Raises:
             HorovodInternalError: a reduction failed. The gradients are then undefined, and a new
@@ -211,9 +209,9 @@ class _DistributedOptimizer(_Distributed):
 
         Args:
             args: positional arguments for the step() of the program's optimizer; `kwargs` are its
-                named arguments. The first argument or `closure` may be a closure that computes the
-                loss and the gradients. The loss and the gradients are reduced after each call, so
-                that all ranks get the same values.
+                keyword arguments. The first argument or `closure` may be a closure that computes
+                the loss and the gradients. The loss and the gradients are reduced after each call,
+                so that all ranks get the same values.
         """
         first = args[0] if args else kwargs.get("closure")
         closure = first if callable(first) else None
@@ -250,8 +248,8 @@ class _DistributedOptimizer(_Distributed):
         return call
 
     def zero_grad(self, *args: Any, **kwargs: Any) -> None:
-        """Does the same as in the program's optimizer. If the program skips a step, zero_grad()
-        ends the step.
+        """Does the same as the program's optimizer. If the program skips a step, zero_grad() ends
+        the step.
 
         Raises:
             AssertionError: a gradient is being reduced.
@@ -373,8 +371,8 @@ def DistributedOptimizer(
             optimizer.step()
 
     Args:
-        optimizer: an optimizer of torch.optim's kind. The result has a class that is derived from
-            the optimizer's class, and shares the optimizer's state.
+        optimizer: an optimizer with the interface of torch.optim. The result is of a class derived
+            from the optimizer's class, and shares the optimizer's state.
         named_parameters: pairs of names and parameters, as from model.named_parameters(); the same
             on every rank.
         compression: with Compression.fp16, .bf16 or .fp8 the gradients are sent in this format and

@@ -16,8 +16,9 @@ class SyncBatchNorm(_BatchNorm):
     """torch's BatchNorm for any number of dimensions, with statistics over the batches of all
     ranks.
 
-    The module works on CPUs and GPUs. Every rank must call the module equally often. Batches may
-    have different sizes, and may be empty. In evaluation mode the module equals BatchNorm.
+    The module works on CPUs and GPUs. Every rank must call the module the same number of times.
+    Batches may have different sizes, and may be empty. In evaluation mode the module behaves like
+    BatchNorm.
     """
 
     def _check_input_dim(self, input: torch.Tensor) -> None:

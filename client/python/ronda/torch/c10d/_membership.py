@@ -3,8 +3,8 @@
 """Groups of torch.distributed whose members change, for example because ranks die or are excluded.
 
 A process can be in only one job of Ronda at a time. To change the members of the group of all
-ranks, each member of the changed group leaves its job and joins a new job. The old job fails on
-ranks that stay in the old job, and its other groups end.
+ranks, each member of the changed group leaves its job and joins a new job. The old job fails on the
+ranks that stay in it, and its other groups end.
 """
 
 from __future__ import annotations
@@ -106,8 +106,8 @@ class ReconfigurableGroup(dist.ProcessGroup):
         """
         Args:
             store: torch's store.
-            group: the group of the first members, which carries out the operations. reconfigure()
-                changes the members of `group`.
+            group: the group of the first members, which runs the operations. reconfigure() changes
+                the members of `group`.
         """
         super().__init__(store, group.rank(), group.size())
         self._group = group
@@ -128,8 +128,8 @@ class ReconfigurableGroup(dist.ProcessGroup):
 
     def get_reconfigure_handle(self) -> str:
         """Returns the address at which the other members find this process in the next
-        reconfigure(). After reconfigure() the process has another address, so a member cannot join
-        with an old address.
+        reconfigure(). reconfigure() gives the process a new address, so no member can join with an
+        old one.
         """
         if not self._handle:
             host = socket.gethostname()
@@ -140,13 +140,13 @@ class ReconfigurableGroup(dist.ProcessGroup):
         """Turns this group into the group of the processes with these handles, and blocks until
         they have joined.
 
-        Operations in flight fail. The process of the first handle becomes rank 0. A set of handles
-        is sorted as texts.
+        Operations in flight fail. The process of the first handle becomes rank 0. Handles in a set
+        are sorted as strings.
 
         Raises:
             ValueError: the handles, the uuid or the hints are wrong.
-            RondaError: the processes have not joined in time. After this error the process is in no
-                group, and may call reconfigure() again with another uuid.
+            RondaError: the processes have not joined in time. The process is then in no group, and
+                may call reconfigure() again with a new uuid.
         """
         members = list(opts.handles) if isinstance(opts.handles, list) else sorted(opts.handles)
         self._check(opts, members)

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Registers Ronda's backend with frameworks above torch.distributed.
+"""Registers Ronda's backend with frameworks built on torch.distributed.
 
-Most frameworks accept the name of any backend. Some frameworks have their own list of backends. For
-each such framework, a module in this folder adds Ronda to the list. A program only has to import
-the module of its framework:
+Most frameworks accept any backend name. Some have their own list of backends; for each of them, a
+module in this folder adds Ronda to the list. A program only has to import the module of its
+framework:
 
     import ronda.torch.frameworks.transformers
 
@@ -20,7 +20,7 @@ from collections.abc import Iterator
 
 import ronda.torch.c10d  # noqa: F401  registers the backend, even if torch reads no entry points
 
-# For a framework's module, the name of the module here that registers Ronda with the framework.
+# By framework module, the name of the module here that registers Ronda with the framework.
 _TOLD = {"ignite.distributed": "ignite"}
 
 
@@ -37,7 +37,8 @@ def tell_imported() -> None:
 
 @contextlib.contextmanager
 def known(framework: str) -> Iterator[None]:
-    """A context that raises a clear error if a module here does not find a name in a framework.
+    """A context manager that raises a clear error if a module here does not find a name in a
+    framework.
 
     Raises:
         ImportError: this version of the framework has its list of backends under another name.
