@@ -38,7 +38,7 @@ class FailureTest(unittest.TestCase):
         return ronda_test.run(program, ranks=3, env={"TIME": self._time}, **options)
 
     def expect_others_learn_of_it(self, finished, culprit):
-        """Expects that ranks 0 and 2 got an error that names rank 1, in less than a second."""
+        """Expects that ranks 0 and 2 get an error that names rank 1, in less than a second."""
         for rank in (0, 2):
             line = re.search(
                 rf"\[{rank}\]<stdout>: PeerFailedError after (\S+) s: (.*)", finished.out

@@ -130,7 +130,7 @@ native.monitored_barrier()
         self.assertEqual(result.code, 4, result.err)
 
     def test_forked_children(self):
-        """A forked child of a rank ends as a Python program does, and the rank continues."""
+        """A forked child of a rank exits like any Python program, and the rank continues."""
         source = """
 job.init()
 entered, go_on = threading.Event(), threading.Event()

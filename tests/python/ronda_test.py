@@ -5,8 +5,8 @@ tests.
 
     ronda_test.py MODULE.py...
 
-The results of rank 0 go to $XML_OUTPUT_FILE, in GoogleTest's format, which tests/run_tests.sh
-counts. A rank exits at its first failure. The other ranks then get an error that names it, and do
+Rank 0 writes its results to $XML_OUTPUT_FILE, in GoogleTest's format, for tests/run_tests.sh to
+count. A rank exits at its first failure. The other ranks then get an error that names it, and do
 not wait for operations that it no longer submits.
 """
 

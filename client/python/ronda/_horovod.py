@@ -163,7 +163,7 @@ def local_rank() -> int:
 
 
 def cross_rank() -> int:
-    """The number of this process's host among the hosts that have a rank with its local rank."""
+    """The index of this host among the hosts that have a rank with this rank's local rank."""
     return _checked(native.cross_rank())
 
 
@@ -198,8 +198,8 @@ def stop_timeline() -> None:
 
 
 def _has_plugin(variable: str, file: str) -> bool:
-    """Whether the plugin exists: at the path in the environment variable, or, if the variable is
-    not set, in the package.
+    """Whether the plugin exists: at the path in the environment variable if it is set, and
+    otherwise in the package.
     """
     named = os.environ.get(variable)
     place = Path(named) if named else Path(__file__).parent / "lib" / file

@@ -24,7 +24,7 @@
 /* Raises the exception for `status` with `text`. Returns NULL. */
 PyObject* Raise(ronda_status status, const char* text);
 
-/* Returns None, or raises the error of this thread's last call of the C ABI. */
+/* Returns None, or raises the error of this thread's last C ABI call. */
 PyObject* NoneOrRaise(ronda_status status);
 
 /* Returns the exception for `status` as a new reference, or NULL with an exception set. */
@@ -43,7 +43,7 @@ typedef struct FirstError {
   char text[RONDA_ERROR_ROOM];
 } FirstError;
 void RecordError(FirstError* error, ronda_status status, const char* text);
-/* Like RecordError(), with the error text of this thread's last call of the C ABI. */
+/* Like RecordError(), with the error text of this thread's last C ABI call. */
 void RecordStatus(FirstError* error, ronda_status status);
 
 /* Writes the error text for the framework, which begins with the name of Ronda's exception class, and keeps the error
@@ -168,8 +168,8 @@ PyObject* SubmitWithoutGil(SubmitFunction submit, const void* arguments, PyObjec
 
 /* -- The interpreter, for Ronda's threads -- */
 
-/* If the interpreter still runs, takes the GIL and returns 1; the thread must then call LeaveInterpreter(). Returns
- * 0 if the interpreter has ended. A thread may call EnterInterpreter() with or without the GIL. */
+/* If the interpreter is still running, takes the GIL and returns 1; the thread must then call LeaveInterpreter().
+ * Returns 0 if the interpreter has ended. A thread may call EnterInterpreter() with or without the GIL. */
 int EnterInterpreter(PyGILState_STATE* state);
 void LeaveInterpreter(PyGILState_STATE state);
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* Prepared groups, and the objects that the module keeps for prepared groups. */
+/* Prepared groups, and the objects that the module keeps for them. */
 #include <stdio.h>
 #include <stdlib.h>
 

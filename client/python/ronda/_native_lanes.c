@@ -104,7 +104,7 @@ static PyObject* LaneRefuse(PyObject* module, PyObject* const* values, Py_ssize_
   PyObject* result = NULL;
   if (Read(&kSignature, values, count, &arguments, &reader) == 0) {
     ronda_status status = RONDA_OK;
-    /* Releases the GIL, because this call may wait for another thread's call, which is connecting the ranks. */
+    /* Releases the GIL, because this call may have to wait until another thread's call has connected the ranks. */
     Py_BEGIN_ALLOW_THREADS;
     status = ronda_lane_refuse(arguments.process_set, arguments.message);
     Py_END_ALLOW_THREADS;

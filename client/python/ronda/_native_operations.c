@@ -9,7 +9,7 @@
 #include "client/python/ronda/_native.h"
 #include "client/python/ronda/_native_fields.h"
 
-/* Describes how the arguments of an operation are read, and which function submits the operation. */
+/* Describes how an operation's arguments are read, and which function submits it. */
 typedef struct Operation {
   Signature signature;
   const void* defaults; /* a struct of arguments */
@@ -38,8 +38,8 @@ typedef union Arguments {
   JoinArguments join;
 } Arguments;
 
-/* -- Arguments by position, in the order of _native.pyi. tools/bindings makes _native_fields.h, which has the arguments
- * of operations on one tensor -- */
+/* -- Arguments by position, in the order of _native.pyi. tools/bindings generates _native_fields.h, which has the
+ * arguments of operations on one tensor -- */
 
 #define KEEP \
   { "keep", kKeep, 0, 0 }

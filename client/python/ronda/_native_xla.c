@@ -94,7 +94,7 @@ static int ReadAttribute(const XlaAttributes* attributes, int64_t index, size_t 
   return 1;
 }
 
-/* Returns 1, or 0 if an attribute is missing, because another version of this package has written the program. */
+/* Returns 1, or 0 if an attribute is missing, because a different version of this package wrote the program. */
 static int ReadAttributes(const XlaFrame* frame, ronda_memory memory, Call* call) {
   size_t found = 0;
   memset(call, 0, sizeof(*call));
@@ -277,8 +277,8 @@ SUBMIT(SubmitReceive, recv, RECV, {
 
 static ronda_status SubmitAllreduce(const Call* call, Leaf* leaf, const ronda_tensor* tensor) {
   const ronda_allreduce_args args = AllreduceArgs(call, leaf, tensor);
-  /* If the other ranks have already called, the calling thread carries out the operation on a single tensor itself,
-   * which is faster. */
+  /* If the other ranks have already called, the calling thread runs the operation on a single tensor itself, which is
+   * faster. */
   if (call->frame->results.size == 2 && IsOnHost(&args.call)) {
     return ronda_allreduce_for(&args, INLINE_S, &leaf->handle);
   }
@@ -462,8 +462,8 @@ static void* EndLater(void* context) {
   return NULL;
 }
 
-/* Makes a future, and waits for the call on a new thread, or on this thread if no thread can start. Returns 0 if no
- * future can be made. */
+/* Creates a future, and waits for the call on a new thread, or on this thread if no thread can start. Returns 0 if no
+ * future can be created. */
 static int EndInFuture(XlaFrame* frame, Flight* flight) {
   XlaFutureArgs args = {{sizeof(args), NULL}, NULL, NULL};
   if (frame->api->future_create(&args) != NULL) return 0;
@@ -478,8 +478,8 @@ static int EndInFuture(XlaFrame* frame, Flight* flight) {
   return 1;
 }
 
-/* Returns whether the structs have all fields that this file reads. Version 0.1 does not count the last functions in
- * the size of its XlaApi, so the version number must show that these functions exist. */
+/* Returns whether the structs have all fields that this file reads. Version 0.1 does not include the last functions in
+ * the size of its XlaApi, so only the version number shows that they exist. */
 static int FitsLayout(const XlaFrame* frame) {
   const XlaApi* const api = frame->api;
   return api->version.major == XLA_MAJOR && api->version.minor >= XLA_FIRST_MINOR &&

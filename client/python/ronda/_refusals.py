@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Notifies the other ranks if a rank cannot submit an operation because its arguments are wrong."""
+"""Notifies the other ranks when a rank cannot submit an operation because of wrong arguments."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Told:
     """A context manager in which a rank checks an operation's arguments and submits the operation.
 
     If the arguments are wrong, the operation also fails on the other ranks, with this rank's error
-    text. Without the notification, the other ranks would wait for this rank until their deadline.
+    text. Otherwise the other ranks would wait for this rank until their deadline.
     """
 
     __slots__ = ("_process_set", "_name", "_members")

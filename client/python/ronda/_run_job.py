@@ -183,7 +183,7 @@ def _text_of(address: Any) -> str:
 
 def _wait(command: Sequence[str], variables: Mapping[str, str]) -> tuple[int, str]:
     """Runs the launcher. Returns the launcher's exit code, and the last line that the launcher
-    itself has printed, which names the rank that failed.
+    itself printed, which names the rank that failed.
     """
     process = subprocess.Popen(
         command, env=variables, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True

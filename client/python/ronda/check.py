@@ -36,7 +36,7 @@ def main() -> int:
     sys.stdout.flush()
     subprocess.run([launcher(), "--check-build"], check=False)
     try:
-        # The module is imported by its name, because the ranks cannot find functions of __main__.
+        # Imports this module by name, because the ranks cannot find functions of __main__.
         results = ronda.run(importlib.import_module("ronda.check").measure, np=2)
     except errors.RondaError as error:
         print(f"\n2 ranks on this host: FAILED\n{error}")

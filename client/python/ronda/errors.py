@@ -33,7 +33,7 @@ class DuplicateNameError(RondaError, ValueError):
 
 
 class MismatchError(RondaError):
-    """Ranks disagree about a tensor, or an operation needs a rank that has joined. The job
+    """Ranks disagree about a tensor, or an operation needs a rank that has called join(). The job
     continues.
     """
 

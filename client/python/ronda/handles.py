@@ -62,7 +62,7 @@ class Handle:
         """
         Args:
             id: the binding's handle.
-            take: a function that makes the result of the completed operation. A result in Ronda's
+            take: a function that returns the result of the completed operation. A result in Ronda's
                 memory keeps the OwnedHandle alive.
         """
         self._owned = OwnedHandle(id)
@@ -113,7 +113,7 @@ def start(
         submit: the binding's function.
         arguments: the arguments of `submit`.
         spans: the memory that the operation uses.
-        take: makes the result; see Handle.
+        take: returns the result; see Handle.
     """
     IN_FLIGHT.wait_for_users_of(spans)
     handle = Handle(submit(*arguments), take)

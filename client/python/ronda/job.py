@@ -52,8 +52,8 @@ def _join(join: Callable[[], None]) -> None:
 
 
 def shutdown(user: str = "ronda") -> None:
-    """Ends the job for `user`. When no other user needs the job, ends the job for this process, and
-    blocks until every rank has also ended the job.
+    """Ends the job for `user`. When no other user needs the job, ends it for this process, and
+    blocks until every rank has ended it.
 
     Raises:
         RondaError: the job has failed. shutdown() has still ended it for this process.
@@ -160,11 +160,11 @@ def is_ended_by_exception() -> bool:
 
 
 def _end_at_exit() -> None:
-    """Ends the job at exit if the program has not called shutdown(). If a rank ended without
-    shutdown(), the other ranks would treat the rank as failed.
+    """Ends the job at exit if the program has not called shutdown(). The other ranks would treat a
+    rank that ends without shutdown() as failed.
 
-    If this rank has failed, the function does not call shutdown(), because shutdown() would wait
-    for ranks that wait for this rank.
+    If this rank has failed, does not call shutdown(), which would wait for ranks that wait for this
+    rank.
     """
     _last_error.leave()
     with _lock:

@@ -52,7 +52,7 @@ _WITH_VALUE = (
 _OTHER_NAMES = {"--log-dir": ["--logdir"], "--redirects": ["-r"], "--tee": ["-t"]}
 # Defaults for options that the user does not pass. rondarun has no default for the number of ranks.
 _DEFAULTS = {"--nproc-per-node": "1"}
-# A placeholder in the command line, which each rank replaces by its own `--local_rank=N`.
+# A placeholder in the command line, which each rank replaces with its own `--local_rank=N`.
 _PLACEHOLDER = "--local_rank=?"
 # A Python program that runs on each rank, inserts the local rank, and then becomes the user's
 # program. rondarun cannot insert it, because it runs the same command line on all ranks.
@@ -153,7 +153,7 @@ def command(arguments: Sequence[str]) -> list[str]:
 
 
 def main() -> None:
-    """Replaces this process by rondarun."""
+    """Replaces this process with rondarun."""
     words = command(sys.argv[1:])
     os.execv(words[0], words)
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Starts jobs from a Python program, with `ronda.run(func)`, and serves the console scripts."""
+"""Starts jobs from a Python program, with `ronda.run(func)`, and implements the console scripts."""
 
 from __future__ import annotations
 
@@ -79,22 +79,22 @@ def _become(name: str) -> None:
 
 
 def rondarun() -> None:
-    """The console scripts rondarun and horovodrun. Replaces this process by the launcher."""
+    """The console scripts rondarun and horovodrun. Replaces this process with the launcher."""
     _become("rondarun")
 
 
 def rondactl() -> None:
-    """The console script rondactl. Replaces this process by the program that inspects jobs."""
+    """The console script rondactl. Replaces this process with the program that inspects jobs."""
     _become("rondactl")
 
 
 def ronda_monitor() -> None:
-    """The console script ronda-monitor. Replaces this process by the program that serves the state
-    of jobs over HTTP.
+    """The console script ronda-monitor. Replaces this process with the program that serves the
+    state of jobs over HTTP.
     """
     _become("ronda-monitor")
 
 
 def ronda_bench() -> None:
-    """The console script ronda-bench. Replaces this process by the benchmark program."""
+    """The console script ronda-bench. Replaces this process with the benchmark program."""
     _become("ronda-bench")

@@ -153,7 +153,7 @@ class SwappedMemoryTest(unittest.TestCase):
 
 
 class InferenceModeTest(unittest.TestCase):
-    """Collectives on inference-mode tensors complete after the inference mode has ended."""
+    """Collectives on inference-mode tensors complete after inference mode has ended."""
 
     def columns(self) -> list[torch.Tensor]:
         """Returns a strided tensor for each rank."""

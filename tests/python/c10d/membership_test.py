@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Tests groups of torch.distributed in which some members die or are left out, and the other
-members continue.
+"""Tests torch.distributed groups in which some members die or are left out, and the other members
+continue.
 """
 
 from __future__ import annotations

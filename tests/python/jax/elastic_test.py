@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Tests JaxState in a job of rondarun in which a rank dies in a compiled program."""
+"""Tests JaxState in a rondarun job in which a rank dies in a compiled program."""
 
 import ast
 import os

@@ -62,7 +62,9 @@ def own_and_all(steps: int) -> "tuple[list[list[int]], list[list[int]]]":
 
 
 class AwaitTensors(paddle.autograd.PyLayer):
-    """An identity whose backward pass waits until the rank has reduced `count` more tensors."""
+    """An identity function whose backward pass waits until the rank has reduced `count` more
+    tensors.
+    """
 
     @staticmethod
     def forward(ctx, value, count):

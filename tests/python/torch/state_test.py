@@ -23,7 +23,7 @@ class Own:
 
 
 def optimizer_classes():
-    """Returns all optimizers of torch.optim."""
+    """Returns all optimizers in torch.optim."""
     found = [each for _, each in inspect.getmembers(torch.optim, inspect.isclass)]
     base = torch.optim.Optimizer
     return [each for each in found if issubclass(each, base) and each is not base]

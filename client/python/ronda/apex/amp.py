@@ -6,7 +6,7 @@ The optimization levels, with torch.autocast:
     O0: float32.
     O1, O2: autocast over float32 weights, which are their own master weights; the loss is scaled.
     O3: a 16-bit model, including batch normalization unless keep_batchnorm_fp32 is set.
-The 16-bit dtype is float16 on GPUs and bfloat16 on the CPU, unless cast_model_type sets another.
+The 16-bit dtype is float16 on GPUs and bfloat16 on the CPU, unless cast_model_type overrides it.
 This module scales losses itself instead of using torch's GradScaler, which does not support CPUs
 before torch 2.3, limits on the scale, or one scale per loss.
 """
@@ -60,7 +60,7 @@ def initialize(
         models: a module or a list; changed in place.
         optimizers: None, an optimizer or a list. After a loss with an overflow, the next step is
             skipped.
-        enabled: False: the call does nothing.
+        enabled: if False, the call does nothing.
         opt_level: "O0" to "O3", see above.
         cast_model_type: the 16-bit dtype.
         patch_torch_functions, master_weights, verbosity: ignored, because autocast serves their
@@ -68,11 +68,11 @@ def initialize(
         keep_batchnorm_fp32: has an effect only in O3.
         loss_scale: a number, or "dynamic". None means the level's default, which is dynamic in O1
             and O2, else 1.
-        cast_model_outputs: dtype of the outputs' floating-point tensors.
-        num_losses: losses with their own scale.
-        min_loss_scale, max_loss_scale: bounds of a dynamic scale. None means 1, because gradients
-            that are still not finite at a scale of 1 have another cause, which a smaller scale
-            would hide.
+        cast_model_outputs: the dtype to which floating-point outputs are cast.
+        num_losses: the number of losses, each with its own scale.
+        min_loss_scale, max_loss_scale: limits of a dynamic scale. A minimum of None means 1: if
+            gradients are not finite even at a scale of 1, a smaller scale would only hide the
+            cause.
 
     Returns:
         `models`, or the pair of `models` and `optimizers` if optimizers are given.

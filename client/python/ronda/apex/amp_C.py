@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Replaces Apex's extension module amp_C. Operations that programs call are implemented with
+"""Replaces Apex's extension module amp_C. The operations that programs call are implemented with
 torch's foreach operations.
 
 Each operation takes a flag, which is a tensor with one integer. If a value is not finite, the
@@ -70,7 +70,7 @@ def multi_tensor_axpby(
         arg_to_check: 0 for x, 1 for y, -1 for both.
 
     Raises:
-        ValueError: the lists do not match, or `arg_to_check` has another value.
+        ValueError: the lists do not match, or `arg_to_check` is none of these values.
     """
     xs, ys, outputs = _check(tensor_lists, "x, y, outputs")
     if arg_to_check not in (-1, 0, 1):
@@ -100,7 +100,7 @@ def multi_tensor_l2norm(
         without per_tensor.
 
     Raises:
-        ValueError: `tensor_lists` has another form.
+        ValueError: `tensor_lists` is not such a list.
     """
     (tensors,) = _check(tensor_lists, "tensors")
     if not tensors:

@@ -2,8 +2,8 @@
 
 """Replaces apex.fp16_utils: models in float16, and optimizers with float32 master parameters.
 
-As their names say, the functions here convert to float16 on every device. On CPUs PyTorch computes
-with float16 only from version 2 on; ronda.apex.amp uses bfloat16 on CPUs.
+As their names say, the functions here convert to float16 on every device. On CPUs, PyTorch computes
+in float16 only since version 2; ronda.apex.amp uses bfloat16 on CPUs.
 """
 
 from __future__ import annotations
@@ -75,7 +75,9 @@ def convert_module(module: nn.Module, dtype: torch.dtype) -> None:
 
 
 def convert_network(network: nn.Module, dtype: torch.dtype) -> nn.Module:
-    """Converts `network`, except batch normalization with parameters, and returns `network`."""
+    """Converts `network`, except batch normalization layers with parameters, and returns
+    `network`.
+    """
     for module in network.modules():
         if isinstance(module, _BatchNorm) and module.affine:
             continue
@@ -283,7 +285,7 @@ class FP16_Optimizer:  # noqa: N801
             verbose: ignored: nothing is printed.
 
         Raises:
-            TypeError: a parameter has another dtype.
+            TypeError: a parameter has a different dtype.
         """
         self.optimizer = init_optimizer
         self.overflow = False
@@ -328,7 +330,7 @@ class FP16_Optimizer:  # noqa: N801
         self.fp32_from_fp32_groups.append(others)
 
     def zero_grad(self, set_grads_to_None: bool = False) -> None:  # noqa: N803
-        """Sets the gradients of the model and of the copies to zero, or removes these gradients."""
+        """Sets the gradients of the model and of the copies to zero, or removes them."""
         for parameter in itertools.chain(self._model_params(), self._masters()):
             if set_grads_to_None:
                 parameter.grad = None
@@ -354,8 +356,8 @@ class FP16_Optimizer:  # noqa: N801
             self.update_master_grads()
 
     def update_master_grads(self) -> None:
-        """Copies the gradients of the model to the float32 copies of the parameters, and divides
-        the copied gradients by the scale.
+        """Copies the model's gradients to the float32 copies of the parameters, and divides them
+        there by the scale.
         """
         self.overflow = self.loss_scaler.has_overflow(self._model_params())
         if self.overflow:

@@ -57,7 +57,7 @@ class FusedSGD(FusedOptimizer):
             params: parameters, or dicts of groups.
             lr: must be given, here or in each group.
             momentum, dampening, weight_decay, nesterov: as in torch.optim.SGD.
-            wd_after_momentum: the momentum does not include the decay.
+            wd_after_momentum: whether to leave the decay out of the momentum.
             materialize_master_grads: ignored, because parameters have one gradient here.
             set_grad_none: zero_grad() removes gradients.
 
@@ -138,7 +138,7 @@ class FusedAdam(FusedOptimizer):
             params: parameters, or dicts of groups.
             lr, betas, eps: as in torch.optim.AdamW.
             bias_correction: the averages are divided by 1 - beta ** step.
-            adam_w_mode: the decay is not part of the gradient.
+            adam_w_mode: whether to leave the decay out of the gradient.
             weight_decay: of the weights.
             amsgrad: must be False, as in Apex.
             set_grad_none: zero_grad() removes gradients.
@@ -214,7 +214,7 @@ class FusedAdagrad(FusedOptimizer):
             lr, eps: as in torch.optim.Adagrad.
             weight_decay: of the weights.
             set_grad_none: zero_grad() removes gradients.
-            adagrad_w_mode: the decay is not part of the gradient.
+            adagrad_w_mode: whether to leave the decay out of the gradient.
 
         Raises:
             ValueError: an argument is out of its range.

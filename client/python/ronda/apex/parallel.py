@@ -110,7 +110,7 @@ def _refuse(name: str) -> TypeError:
 
 
 class DistributedDataParallel(nn.Module):
-    """Averages the gradients of a module over the ranks while backward computes the gradients.
+    """Averages the gradients of a module over the ranks while backward computes them.
 
     When the constructor returns, the module has rank 0's parameters and buffers. When backward
     returns, the gradients are averages. Ronda itself fuses small gradients.
@@ -139,8 +139,8 @@ class DistributedDataParallel(nn.Module):
         Args:
             module: the same on every rank.
             message_size: ignored, because RONDA_FUSION_THRESHOLD sets how much is fused.
-            delay_allreduce: all gradients are reduced when backward has computed them, and only
-                gradients that exist are reduced. If false, each gradient is reduced at once, and a
+            delay_allreduce: if true, gradients are reduced after backward has computed them all,
+                and missing gradients are skipped. If false, each gradient is reduced at once, and a
                 gradient that backward did not compute counts as zeros.
             shared_param, allreduce_trigger_params, num_allreduce_streams, prof: ignored, because
                 any parameters may be shared, and nothing needs tuning.
@@ -213,9 +213,7 @@ class DistributedDataParallel(nn.Module):
         self._is_enabled = True
 
     def disable_allreduce(self) -> None:
-        """Makes backward passes from now on only add to the gradients of this rank, without
-        averaging.
-        """
+        """From now on, backward passes only add to this rank's gradients, without averaging."""
         self._is_enabled = False
 
     def _install_hook(self, name: str, parameter: torch.Tensor) -> None:

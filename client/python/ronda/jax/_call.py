@@ -20,7 +20,7 @@ from ronda.types import DType, ReduceOp, Wire
 
 Shape = tuple[int, ...]
 
-# Floating-point types of 8 bits, whose elements Ronda moves, but does not compute with.
+# 8-bit floating-point types, which Ronda can send, but not compute with.
 _FLOAT8 = (
     "float8_e3m4",
     "float8_e4m3",
@@ -31,7 +31,7 @@ _FLOAT8 = (
     "float8_e5m2fnuz",
     "float8_e8m0fnu",
 )
-# Ronda's DType for the name of each dtype of JAX.
+# Ronda's DType for each JAX dtype, by name.
 DTYPES: dict[str, DType] = {
     **{dtype.name.lower(): dtype for dtype in DType},
     **dict.fromkeys(_FLOAT8, DType.UINT8),

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Horovod's elastic API for JAX; ronda/_elastic.py says how it works.
+"""Horovod's elastic API for JAX; ronda/_elastic.py explains how it works.
 
 state = elastic.JaxState(params=params, opt_state=opt_state, key=jax.random.key(0), step=0)
 
@@ -85,15 +85,15 @@ class JaxState(ObjectState):
             setattr(self, name, _copy(tree))
 
     def reset(self) -> None:
-        """Makes JAX compile its programs again, because the compiled programs may contain the old
-        rank or the old number of ranks.
+        """Makes JAX recompile its programs, because the compiled ones may contain the old rank or
+        number of ranks.
         """
         if self._place != (rank(), size()):
             jax.clear_caches()
 
     def sync(self) -> None:
         """Copies the attributes of rank 0, or of the rank with the newest commit, to all ranks, and
-        saves the attributes.
+        saves them.
 
         Raises:
             InvalidArgumentError: this rank's trees have a different structure.

@@ -57,7 +57,7 @@ class _Distributed:
 
 
 class _DistributedLossScale:
-    """A mixin for LossScaleOptimizer. Gradients are reduced before the optimizer looks for
+    """A mixin for LossScaleOptimizer. Gradients are reduced before the optimizer checks for
     infinities, so that all ranks skip the same steps.
     """
 
@@ -99,12 +99,12 @@ def DistributedOptimizer(
     groups: Any = None,
     process_set: ProcessSet = global_process_set,
 ) -> Any:
-    """Makes an optimizer reduce its gradients over the ranks before it applies the gradients.
+    """Makes an optimizer reduce its gradients over the ranks before it applies them.
 
         model.compile(hvd.DistributedOptimizer(keras.optimizers.Adam(1e-3 * hvd.size())), loss)
 
     With the dtype policy mixed_float16 the result is a LossScaleOptimizer, as model.compile() would
-    make it. A LossScaleOptimizer looks for infinities after the gradients have been reduced.
+    make it. A LossScaleOptimizer checks for infinities after the gradients have been reduced.
 
     Args:
         optimizer: a Keras optimizer, which is also the result. The optimizer's class is replaced by
@@ -125,9 +125,9 @@ def DistributedOptimizer(
             they are added.
         num_groups: deprecated; use groups.
         groups: lists of variables, or a number of groups. The gradients of a list are reduced
-            together, and each other gradient is reduced alone. With a number, the gradients are
-            divided into this many groups of about equal length. None means that all dense gradients
-            of a step are reduced together.
+            together, and every other gradient is reduced on its own. With a number, the gradients
+            are divided into this many groups of about equal length. None means that all dense
+            gradients of a step are reduced together.
         process_set: the ranks that take part.
 
     Raises:

@@ -36,7 +36,7 @@ class BroadcastGlobalVariablesCallback(keras.callbacks.Callback):
     """Gives all ranks the root's model and optimizer before the first batch. If the model creates
     its variables in the first batch, the callback broadcasts them after that batch.
 
-    On TensorFlow the callback also keeps Keras from compiling the model with XLA, because
+    On TensorFlow the callback also prevents Keras from compiling the model with XLA, because
     TensorFlow cannot call Ronda from XLA.
     """
 
@@ -158,7 +158,9 @@ class LearningRateScheduleCallback(keras.callbacks.Callback):
         self._epoch = 0
 
     def on_train_begin(self, logs: Any = None) -> None:
-        """Finds the learning rate and the number of steps, unless the caller has given them."""
+        """Determines the learning rate and the number of steps, unless the caller has passed
+        them.
+        """
         if self.initial_lr is None:
             self.initial_lr = self._rate()
         if not self.staircase and self.steps_per_epoch is None:

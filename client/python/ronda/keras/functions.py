@@ -89,8 +89,7 @@ def broadcast_variables(
     """Copies the root's variables to all ranks.
 
     Args:
-        variables: variables of Keras, with the same shapes and dtypes in the same order on every
-            rank.
+        variables: Keras variables, with the same shapes and dtypes in the same order on every rank.
         root_rank: the root's rank in the job, even if `process_set` is given.
         process_set: the ranks that take part.
     """

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""RondaExecutor: starts ranks as actors of Ray, and calls functions on them."""
+"""RondaExecutor: starts ranks as Ray actors, and calls functions on them."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Settings:
 
 
 class RondaExecutor:
-    """A job whose ranks are actors of Ray, with the methods of Horovod's RayExecutor.
+    """A job whose ranks are Ray actors, with the methods of Horovod's RayExecutor.
 
     The ranks on a host are consecutive. Each rank's environment variables are set before the rank
     runs any of the program's code. The program's functions must call init(), as with rondarun. Ray
@@ -116,8 +116,8 @@ class RondaExecutor:
                 job's size are ignored.
 
         Raises:
-            DeadlineError: Ray has not started the ranks within placement_group_timeout_s of the
-                settings.
+            DeadlineError: Ray has not started the ranks within the settings'
+                placement_group_timeout_s.
             PeerFailedError: a rank has died.
         """
         if self.workers:

@@ -4,10 +4,10 @@
 
 Inside tf.function a call becomes a tf.numpy_function. Most reductions instead become Ronda's own
 TensorFlow operation, which runs without Python (_kernels.py). The collectives of a traced function
-run in the order of the program, one after the other. Otherwise tf.function would run independent
-collectives in any order, and with few threads two ranks could block in different collectives. An
-unnamed collective is named after the traced function and the call's position in the function, so
-its name is the same on all ranks.
+run one after the other, in program order. Otherwise tf.function would run independent collectives
+in any order, and with few threads two ranks could block in different collectives. An unnamed
+collective is named after the traced function and the call's position in the function, so its name
+is the same on all ranks.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def call(
         run: returns an array for each of `results`, and must not keep or change its arguments.
         tensors: the arguments.
         results: dtypes and static shapes of the results.
-        reduction: what `run` does, if it reduces the tensors together and does nothing else.
+        reduction: describes `run`, if it only reduces the tensors together.
 
     Raises:
         ValueError: the surrounding tf.function is compiled by XLA.

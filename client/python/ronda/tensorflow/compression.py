@@ -41,7 +41,7 @@ class NoneCompressor(Compressor):
 
     @classmethod
     def compress(cls, tensor: tf.Tensor) -> tuple[tf.Tensor, Any]:
-        """Casts a tensor of floating-point numbers, and returns other tensors unchanged."""
+        """Casts a floating-point tensor, and returns other tensors unchanged."""
         if cls._dtype is None or not tensor.dtype.is_floating:
             return tensor, None
         return tf.cast(tensor, cls._dtype), tensor.dtype

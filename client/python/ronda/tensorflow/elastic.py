@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Horovod's elastic API for TensorFlow; ronda/_elastic.py says how it works."""
+"""Horovod's elastic API for TensorFlow; ronda/_elastic.py explains how it works."""
 
 from __future__ import annotations
 

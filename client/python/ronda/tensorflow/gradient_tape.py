@@ -78,9 +78,9 @@ def DistributedGradientTape(
             the sum.
         num_groups: deprecated; use groups.
         groups: lists of variables, or a number of groups. The gradients of a list are reduced
-            together, and each other gradient is reduced alone. With a number, the gradients are
-            divided into this many groups of about equal length. None means that all dense gradients
-            of a call are reduced together.
+            together, and every other gradient is reduced on its own. With a number, the gradients
+            are divided into this many groups of about equal length. None means that all dense
+            gradients of a call are reduced together.
         process_set: the ranks that take part.
 
     Raises:

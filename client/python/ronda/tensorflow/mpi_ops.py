@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Collectives on TensorFlow's tensors, in eager mode and inside tf.function, with gradients.
+"""Collectives on TensorFlow tensors, in eager mode and inside tf.function, with gradients.
 
 Common arguments:
     name: the same on every rank. Without a name, eager calls are matched by order, and calls inside
@@ -58,7 +58,7 @@ _INT32 = tf.TensorSpec([], tf.int32)
 
 
 def nccl_built() -> int:
-    """Returns 0, because TensorFlow's tensors are sent from host memory, without NCCL."""
+    """Returns 0, because TensorFlow tensors are sent from host memory, without NCCL."""
     return 0
 
 

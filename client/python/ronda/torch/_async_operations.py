@@ -118,7 +118,7 @@ def _start(
 
 
 def _taker(output: torch.Tensor, is_in_place: bool) -> Callable[[list[int]], torch.Tensor]:
-    """Makes the function that returns the result of an operation that writes to `output`."""
+    """Returns a Handle's `finish` function for an operation that writes to `output`."""
     if is_in_place:
         return lambda _: mark_changed(output)
     return lambda _: output

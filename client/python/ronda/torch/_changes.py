@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Handles gradients that the program changes between backward(), which has reduced them, and
-step().
+"""Handles gradients that the program changes after backward() has reduced them, and before step().
 
 If every rank makes the same change, for example by clipping, the gradients stay equal on all ranks.
 A change may also depend on the rank, so the ranks compare changed gradients.

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Fingerprints of tensors, by which ranks compare their tensors. If two tensors differ, their
+"""Fingerprints, which ranks exchange to compare their tensors. If two tensors differ, their
 fingerprints almost certainly differ.
 """
 
@@ -26,9 +26,9 @@ def fingerprint(value: torch.Tensor | None) -> torch.Tensor:
     """Returns an int64 that depends on every bit of the tensor, and on the position of each bit.
     The result is on the tensor's device.
 
-    The fingerprint does not depend on strides, on the number of threads, or on the existence of a
-    GPU. If two tensors of the same shape and dtype differ in a single word, their fingerprints
-    always differ.
+    The fingerprint does not depend on strides, the number of threads, or whether a GPU computes it.
+    If two tensors of the same shape and dtype differ in a single word, their fingerprints always
+    differ.
     """
     if value is None:
         return torch.tensor(-1)

@@ -29,7 +29,7 @@ DENSE = 1
 
 @dataclass(frozen=True)
 class Reduction:
-    """The options by which gradients are reduced."""
+    """The options for reducing gradients."""
 
     op: ReduceOp
     prescale: float
@@ -222,8 +222,8 @@ class Bundle:
 def make_bundles(
     gradients: Sequence[Gradient], groups: int | Sequence[Sequence[torch.Tensor]]
 ) -> None:
-    """Divides gradients into bundles, by lists of parameters or into a number of bundles of about
-    equal length.
+    """Divides gradients into bundles: one for each list of parameters, or the given number of
+    bundles of about equal length.
     """
     if isinstance(groups, int):
         parts = _groups.divide(len(gradients), groups)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Reduces the gradients of a model while backward computes the gradients.
+"""Reduces the gradients of a model while backward computes them.
 
 In the first step each gradient is submitted separately, and the order in which they become ready is
 recorded. In later steps the dense gradients form a prepared group in that order. A hook then only
@@ -56,8 +56,8 @@ class GradientReducer:
     """Reduces gradients in every step: hooks announce gradients, and synchronize() ends the step.
 
     Hooks may run on any thread, one after the other; the program's thread calls all other methods.
-    If the process set has one member, or lacks this rank, no gradient is reduced. In an elastic job
-    the reducer checks the set again in each epoch.
+    If the process set has one member, or does not contain this rank, no gradient is reduced. In an
+    elastic job the reducer checks the set again in each epoch.
     """
 
     def __init__(
@@ -71,7 +71,7 @@ class GradientReducer:
         """Installs the hooks.
 
         Args:
-            names: names of the parameters, also of frozen ones; the same on every rank.
+            names: names of the parameters, including frozen ones; the same on every rank.
             reduction: how all gradients are reduced.
             passes: backward passes per step.
             groups: see DistributedOptimizer.
@@ -346,8 +346,8 @@ class GradientReducer:
                 self.announce(gradient)
 
     def _submit_rest(self, kinds: bytes) -> None:
-        """Submits zeros for gradients that another rank has and this rank does not have. Skips
-        gradients that no rank has.
+        """Submits zeros for gradients that this rank lacks and another rank has. Skips gradients
+        that no rank has.
         """
         for gradient, kind in zip(self._gradients, kinds):
             if gradient.announced:

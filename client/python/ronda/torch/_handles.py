@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Handles of operations in flight, which the *_async functions return, and poll() and
+"""The handles of operations in flight, returned by the *_async functions, and poll() and
 synchronize().
 """
 
@@ -19,7 +19,7 @@ from ronda.torch._watch import Watch
 
 
 class Handle(SoleOwner):
-    """One or several operations that end together, and the function that makes their result.
+    """One or several operations that end together, and the function that returns their result.
 
     Programs only pass a handle to poll() and synchronize(). Calling a handle does the same as
     synchronize(), as for Horovod's sparse_allreduce_async(). A handle that is destroyed releases
@@ -40,8 +40,8 @@ class Handle(SoleOwner):
         Args:
             ids: native handles; at least one.
             stream: the stream on which the operations were submitted; None for host memory.
-            finish: makes the result of `ids`, after the operations have ended or the current stream
-                waits for them.
+            finish: returns the result of `ids`, after the operations have ended or the current
+                stream waits for them.
             watch: in the checked mode, the Watch of the tensors that the operations use.
         """
         self._ids: list[int] | None = ids

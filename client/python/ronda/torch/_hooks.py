@@ -23,7 +23,7 @@ HAS_POST_ACCUMULATE_HOOKS = hasattr(torch.Tensor, "register_post_accumulate_grad
 
 
 class Backward:
-    """Notifies a reducer at the end of the backward pass in which its first hook has run.
+    """Notifies a reducer at the end of the backward pass in which its first hook ran.
 
     If a pass has several reducers, all reducers make their reports before the first reducer waits,
     because other ranks may reach the reducers in a different order, or not reach some of them.

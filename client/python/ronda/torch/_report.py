@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The reports that ranks exchange about the gradients of a step, before they wait for these
-gradients.
+"""The reports that ranks exchange about the gradients of a step, before they wait for them.
 
 A rank may not have some gradients that other ranks have. A rank does not submit zeros for missing
 gradients at the end of its backward pass, because another pass may compute them. So the other ranks
@@ -68,7 +67,7 @@ class Exchange:
         """
         Args:
             names: the names of the gradients, the same on every rank.
-            process_set: the id of the ranks' process set.
+            process_set: the id of the process set.
         """
         self._buffer = bytearray(3 * len(names) + 3)
         memory = (ctypes.c_char * len(self._buffer)).from_buffer(self._buffer)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Describes torch's tensors for the C ABI by dtype, shape, address and stream.
+"""Describes torch tensors for the C ABI by dtype, shape, address and stream.
 
 A tensor can be submitted if it is dense and row-major, in host memory or on a CUDA device. All
 checks are here and written by hand, so that submitting a gradient costs only a few attribute
@@ -67,8 +67,7 @@ def check(tensor: torch.Tensor) -> int:
     """Checks that a tensor can be submitted without a copy, and returns its DType.
 
     Raises:
-        ValueError: an error of dtype_number(), or the tensor's elements are not consecutive in
-            memory.
+        ValueError: as in dtype_number(), or the tensor's elements are not consecutive in memory.
     """
     number = dtype_number(tensor)
     if tensor.is_neg():
@@ -113,7 +112,7 @@ def _ask_for_stream(device_index: int) -> int:
     return int(torch.cuda.current_stream(device_index).cuda_stream)
 
 
-# Since torch 2.0, builds for CUDA have a function that returns the stream in a single call.
+# Since torch 2.0, CUDA builds have a function that returns the stream in a single call.
 _stream_of: Callable[[int], int] = getattr(torch._C, "_cuda_getCurrentRawStream", _ask_for_stream)
 
 
@@ -187,8 +186,8 @@ def allreduce_arguments(
     detect_overflow: bool = False,
     deadline_s: float = 0.0,
 ) -> _rows.Allreduce:
-    """Returns the arguments of native.allreduce_async, also for a row of a group. The arguments
-    keep both tensors alive.
+    """Returns the arguments of native.allreduce_async, which are also those of a group's member.
+    The arguments keep both tensors alive.
 
     Args:
         name: the tensor's name. None means that operations are matched by order.

@@ -5,7 +5,7 @@
     state = CompressionState(wire=Wire.FP8_E4M3, error_feedback=True)
     model.register_comm_hook(state, compressed_allreduce)
 
-Ronda converts the elements during the reduction, without a copy of the bucket in another dtype.
+Ronda converts the elements during the reduction, without a copy of the bucket in a different dtype.
 Ronda computes sums in fp32, and rounds each sum once. torch's own fp16_compress_hook casts, sums in
 fp16 and casts back.
 """
@@ -52,7 +52,7 @@ class CompressionState:
             detect_overflow: must be true if the program calls found_inf().
 
         Raises:
-            ValueError: the group belongs to another backend.
+            ValueError: the group belongs to a different backend.
         """
         c10d: Any = dist.distributed_c10d
         group = c10d._get_default_group() if process_group is None else process_group

@@ -66,7 +66,7 @@ def broadcast_parameters(
         process_set: the ranks that take part.
 
     Raises:
-        ValueError: `params` has another type.
+        ValueError: `params` has a different type.
     """
     handles = []
     copies: list[tuple[torch.Tensor, torch.Tensor]] = []

@@ -64,7 +64,9 @@ _Factors = tuple[float, float]
 
 
 def _needs_gradient(tensors: Sequence[torch.Tensor]) -> bool:
-    """Returns whether autograd must record the call, which takes longer than a small allreduce."""
+    """Returns whether autograd must record the call. Recording takes longer than a small
+    allreduce.
+    """
     # Objects that are not tensors are rejected later, on submission, so that the other ranks are
     # notified.
     return torch.is_grad_enabled() and any(

@@ -115,7 +115,7 @@ class _Distributed(_Base):
         return wrapped
 
     def __reduce__(self) -> Any:
-        """Makes copies and unpickled objects distributed optimizers with the same names."""
+        """Turns copies and unpickled objects into distributed optimizers with the same names."""
         named = list(self._parameter_names.items())
         return _distribute, (self._own_class, super().__getstate__(), named, self._options)
 
@@ -187,8 +187,8 @@ class _DistributedOptimizer(_Distributed):
         Raises:
             HorovodInternalError: a reduction failed. The gradients are then undefined, and a new
                 step begins.
-            ValueError: the program has changed a gradient during its reduction, or differently on
-                the ranks.
+            ValueError: the program has changed a gradient during its reduction, or in different
+                ways on different ranks.
         """
         self._reducer.synchronize()
         self._synchronized = True
@@ -239,7 +239,7 @@ class _DistributedOptimizer(_Distributed):
             loss = closure()
             if not self._reducer.is_active():
                 return loss
-            # Another rank may have computed gradients that this rank has not computed.
+            # Another rank may have computed gradients that this rank has not.
             self._reducer.synchronize(takes_old=self._reducer.is_pending())
             op = Sum if self._options["op"] == Sum else Average
             first = next(iter(self._parameter_names.values()), "")
@@ -265,7 +265,7 @@ class _DistributedOptimizer(_Distributed):
 
 
 class _DistributedAdasumOptimizer(_Distributed):
-    """Each rank makes its own step, and Adasum combines the ranks' changes of the parameters."""
+    """Each rank makes its own step, and Adasum combines the ranks' changes to the parameters."""
 
     _compression: type[Compressor]
 
@@ -380,7 +380,7 @@ def DistributedOptimizer(
             Compressor is called for each gradient.
         backward_passes_per_step: how often backward adds to the gradients before step(). The sum
             over the passes is reduced once.
-        op: Average, Sum, or Adasum, which combines the ranks' changes of the parameters. Min, Max
+        op: Average, Sum, or Adasum, which combines the ranks' changes to the parameters. Min, Max
             and Product are also possible.
         gradient_predivide_factor: for an average, the part of the divisor that is applied before
             the sum.

@@ -61,8 +61,8 @@ def _sum_over_ranks(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def _statistics(input: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Returns the mean and the biased variance of each channel over all ranks, and the count of the
-    numbers in a channel.
+    """Returns the mean and the biased variance of each channel over all ranks, and the number of
+    elements per channel.
 
     Each rank's count, mean and sum of squared deviations are combined as in Chan, Golub and
     LeVeque, "Updating formulae and a pairwise algorithm for computing sample variances", Stanford

@@ -59,7 +59,7 @@ def init(
     process has already joined a job, init() only sets the default `strategy`.
 
     After init(), paddle.io.DistributedBatchSampler uses the job's ranks, and Paddle's signal
-    handlers are off.
+    handlers are disabled.
 
     Args:
         role_maker: must be None, because the launcher determines the rank of this process.
@@ -69,7 +69,7 @@ def init(
         log_level: not used; RONDA_LOG_LEVEL controls Ronda's messages.
 
     Raises:
-        ValueError: `role_maker` or `is_collective` has another value.
+        ValueError: `role_maker` or `is_collective` has a different value.
         RondaError: the ranks' settings contradict each other, or some ranks did not join in time.
     """
     del log_level

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Reduces the gradients of Paddle's parameters while backward computes the gradients."""
+"""Reduces the gradients of Paddle's parameters while backward computes them."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ class DistributedOptimizer:
         return getattr(self._optimizer, name)
 
     def step(self) -> None:
-        """Reduces the gradients, and makes the optimizer apply the reduced gradients.
+        """Reduces the gradients, and then calls the optimizer's step().
 
         Raises:
             RondaError: a reduction has failed, and the optimizer has not run.

@@ -72,7 +72,7 @@ def _root(opts: Any) -> int:
     return int(getattr(opts, "rootRank", opts))
 
 
-# Returns whether an operation on a tensor, with these options of torch, uses the group's lane.
+# Returns whether an operation on a tensor, with these torch options, uses the group's lane.
 _Route = Callable[["Collectives", Tensor, Any], bool]
 
 
@@ -123,7 +123,7 @@ def _refused_for_all(
 
 
 def _remember(work: Work, uses: list[Span]) -> None:
-    """Keeps a Work until it has ended, even if the program has dropped the Work."""
+    """Keeps a Work until it has ended, even if the program has dropped it."""
     IN_FLIGHT.add(work, uses)
     if not _versions.HAS_BACKENDS:
         HALVES.keep(work)
@@ -197,7 +197,7 @@ class Collectives:
         """The id of Ronda's process set.
 
         Raises:
-            NotInitializedError: this process has left the job of the set, or is a child of a rank.
+            NotInitializedError: this process has left the set's job, or is a rank's forked child.
         """
         if self._job != job.number() or not native.is_initialized():
             raise NotInitializedError(
@@ -323,7 +323,7 @@ class Collectives:
         return self._timeout_s
 
     def _by_member(self, values: Sequence[_Value]) -> Sequence[_Value]:
-        """Returns the values of the ranks, sorted into the order of the process set."""
+        """Returns the ranks' values, reordered as in the process set."""
         return values if self._members is None else [values[i] for i in self._members]
 
     def _parts(self, tensor: Tensor) -> Sequence[Tensor]:
@@ -552,7 +552,7 @@ class Collectives:
         opts: Any,
         counts: Sequence[int] | None = None,
     ) -> _Call:
-        """Returns the gather of dense tensors into the flat tensor `room`, or into Ronda's memory.
+        """Returns a call that gathers dense tensors into the flat tensor `room` or Ronda's memory.
 
         Args:
             data: the tensor of this rank, whose rows are gathered.

@@ -474,7 +474,7 @@ class Exchanges(LaneExchanges):
         """Returns a Work that ends when every rank has called barrier() and the group's earlier
         collectives have ended.
 
-        As with NCCL, the host first waits for the earlier work of the GPU's current stream.
+        As with NCCL, the host first waits for earlier work on the GPU's current stream.
         """
         if self._works is None:
             self._await_collectives()

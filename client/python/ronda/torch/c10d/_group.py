@@ -43,7 +43,7 @@ def create(rank: int, ranks: Sequence[int], name: str, timeout: timedelta) -> Gr
 
 
 def backend_of(process_group: Any, device: torch.device) -> Group | None:
-    """Returns Ronda's backend of a torch group for a device, or None if another backend serves the
+    """Returns a torch group's Ronda backend for a device, or None if a different backend serves the
     device.
     """
     backend = process_group._get_backend(device)
@@ -51,7 +51,7 @@ def backend_of(process_group: Any, device: torch.device) -> Group | None:
 
 
 def group_of(process_group: Any) -> Group:
-    """Returns Ronda's backend of a torch group.
+    """Returns a torch group's Ronda backend.
 
     Raises:
         ValueError: Ronda is not a backend of the group.
@@ -162,7 +162,7 @@ class Group(Exchanges, _versions.GroupBase):  # type: ignore[misc]
 
     @property
     def options(self) -> Any:
-        """The group's options, which torch copies when it splits a new group from this group."""
+        """The group's options, which torch copies when it splits a new group from this one."""
         return self._options
 
     def split(self, _store: Any, ranks: Sequence[int], options: Any) -> Group:
@@ -203,7 +203,7 @@ class Group(Exchanges, _versions.GroupBase):  # type: ignore[misc]
 
     def perform_nocolor_split(self, _device: Any) -> None:
         """Does nothing. torch calls this method on ranks that are not in a new group, if their own
-        group has a device.
+        group is bound to a device.
         """
 
     def set_timeout(self, timeout: timedelta) -> None:

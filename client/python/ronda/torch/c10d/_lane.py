@@ -64,8 +64,7 @@ class Lane:
         Opens the lane at the first collective on GPU tensors, as all ranks do.
 
         Args:
-            tensor: a tensor of the collective on a GPU, or None if the collective has no such
-                tensor.
+            tensor: a GPU tensor of the collective, or None if it has none.
 
         Raises:
             InvalidArgumentError: the lane is not open, and a CUDA graph is being captured.
@@ -83,13 +82,13 @@ class Lane:
         return bool(self._is_open)
 
     def reduces(self, tensor: Tensor, opts: Any) -> bool:
-        """Returns whether a reduction of tensors of this kind, of any shape, uses the open lane.
+        """Returns whether the open lane serves reductions of tensors like this one, of any shape.
 
         Also returns true if Ronda does not support the reduction: the other ranks have then called
         a different one, which probably uses the lane.
 
         Args:
-            tensor: a tensor on a GPU that is reduced.
+            tensor: a GPU tensor to reduce.
             opts: torch's options, which contain the reduce op.
         """
         if tensor.is_sparse:

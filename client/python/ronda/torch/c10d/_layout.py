@@ -56,8 +56,8 @@ def reducible(tensor: Tensor, op: int) -> tuple[int, Tensor]:
 
 
 def movable(elements: Tensor) -> tuple[int, Tensor]:
-    """Returns the DType and the elements of a dense tensor that is only moved. If Ronda does not
-    support the tensor's dtype, the elements are bytes.
+    """Returns the DType and the elements of a dense tensor, for operations that only move it. If
+    Ronda does not support the tensor's dtype, the elements are bytes.
     """
     number = _tensors.DTYPES.get(elements.dtype)
     if number is not None:
@@ -129,7 +129,9 @@ def check_dtypes(what: str, inputs: Sequence[Tensor], outputs: Sequence[Tensor])
 
 
 def check_count(what: str, kind: str, tensors: Sequence[Tensor], size: int) -> None:
-    """Raises ValueError if the number of tensors is not the number of ranks in the group."""
+    """Raises ValueError if the number of tensors does not equal the number of ranks in the
+    group.
+    """
     if len(tensors) != size:
         raise ValueError(
             f"{what}: {len(tensors)} {kind} tensors in a group of {size} ranks: pass one for each"

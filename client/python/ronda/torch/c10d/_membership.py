@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Groups of torch.distributed whose members change, for example because ranks die or are excluded.
+"""torch.distributed groups whose members change, for example because ranks die or are excluded.
 
-A process can be in only one job of Ronda at a time. To change the members of the group of all
-ranks, each member of the changed group leaves its job and joins a new job. The old job fails on the
-ranks that stay in it, and its other groups end.
+A process can be in only one Ronda job at a time. To change the members of the group of all ranks,
+each member of the changed group leaves its job and joins a new job. The old job fails on the ranks
+that stay in it, and its other groups end.
 """
 
 from __future__ import annotations
@@ -36,7 +36,8 @@ def shrink(group: Group, excluded: Sequence[int], timeout_s: float) -> Group:
     new group's ranks.
 
     If `group` has all ranks, its remaining ranks find each other through torch's store, whose
-    server process must still run. If `group` does not have all ranks, its job must not have failed.
+    server process must still be running. If `group` does not have all ranks, its job must not have
+    failed.
 
     Args:
         group: the existing group.

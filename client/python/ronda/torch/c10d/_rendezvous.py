@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Turns the ranks of a torch.distributed program into a job of Ronda, and a job of Ronda into
-torch's ranks.
+"""Turns the ranks of a torch.distributed program into a Ronda job, and a Ronda job into torch's
+ranks.
 
 With rondarun and mpirun, Ronda knows the job, and gives torch the rank and the size. For env://,
 Ronda creates a store, and sends the store's address to all ranks. With torchrun, or with the
@@ -93,7 +93,7 @@ def meeting_point(
     """Returns job options with the address to which the ranks connect. Rank 0 chooses the address.
 
     Args:
-        store: a store of torch that all ranks can reach.
+        store: a torch store that all ranks can reach.
         key: the key of the address in the store. No other job uses this key.
         rank: the rank of this process in the job.
         size: the size of the job.
@@ -112,7 +112,7 @@ def meeting_point(
 
 def next_key(size: int) -> str:
     """Returns a key that no earlier job in torch's store has used. torchrun keeps its store when it
-    starts the ranks again, so keys of an earlier start may still exist.
+    restarts the ranks, so earlier keys may still exist.
     """
     return f"{_KEY}/{os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}/{size}/{next(_meetings)}"
 

@@ -159,7 +159,7 @@ def blocks(opts: Any) -> bool:
 
 
 def barrier_timeout(timeout: Any) -> timedelta | None:
-    """Returns the timeout of a monitored_barrier(). New versions of torch pass options of a barrier
+    """Returns the timeout of a monitored_barrier(). New versions of torch pass barrier options
     instead of a timeout.
     """
     return getattr(timeout, "timeout", timeout)
@@ -235,7 +235,7 @@ def answer(work: Any) -> bool:
 
 
 def work_behind(holder: Any) -> Any:
-    """Returns the Work of Ronda that a torch Work wraps, or None.
+    """Returns the Ronda Work that a torch Work wraps, or None.
 
     torch's C++ code wraps a Work written in Python, and forwards only wait() and get_future().
     work_behind() finds the wrapped Work by calling get_future().
@@ -267,7 +267,7 @@ def complete_groups(backend_of: Callable[[Any, Any], Any]) -> None:
     not find the Python method.
 
     Args:
-        backend_of: returns Ronda's backend of a group for a device, or None if another backend
+        backend_of: returns a group's Ronda backend for a device, or None if a different backend
             serves the device.
     """
     if not HAS_BACKENDS:

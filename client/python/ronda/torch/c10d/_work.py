@@ -78,7 +78,7 @@ class Work(_Base):  # type: ignore[misc]
                 tensors.
             number: the number of the collective in its group.
             process_set: the process set of the collective, or None for a message.
-            source: returns the rank in the group that has sent a received tensor. Called after the
+            source: returns the rank in the group that sent the received tensor. Called after the
                 operations have ended.
             parts: the Works that own the handles, if this Work does not own them.
             ended: called once, when the collective and `finish` have ended, with or without an
@@ -246,9 +246,7 @@ class Work(_Base):  # type: ignore[misc]
         return self._tensors
 
     def source_rank(self) -> int:
-        """Returns the rank in the group that has sent a received tensor, or -1 for other
-        collectives.
-        """
+        """Returns the rank in the group that sent the received tensor; -1 for other collectives."""
         return -1 if self._source is None else self._source()
 
     _source_rank = source_rank
@@ -280,7 +278,7 @@ class Work(_Base):  # type: ignore[misc]
                 self._order_current_stream()  # the future's value is there after that stream's work
             self._keep_promise(promise)
         elif first and self._origin is not None and torch.cuda.is_current_stream_capturing():
-            # Ronda's threads take no part in the capture of a CUDA graph, so this thread makes its
+            # Ronda's threads do not take part in a CUDA graph capture, so this thread makes its
             # stream wait now, and completes the future.
             self._order_current_stream()
         elif first and getattr(_thread, "completes_futures", False):

@@ -27,8 +27,7 @@ _TOLD = {"ignite.distributed": "ignite"}
 def tell_imported() -> None:
     """Registers Ronda with imported frameworks that would otherwise train each rank alone.
 
-    Without the registration, ignite trains each rank alone, without an error, if the program itself
-    creates the group.
+    Without it, ignite would silently train each rank alone if the program itself creates the group.
     """
     for module, name in _TOLD.items():
         if module in sys.modules:
@@ -41,7 +40,8 @@ def known(framework: str) -> Iterator[None]:
     framework.
 
     Raises:
-        ImportError: this version of the framework has its list of backends under another name.
+        ImportError: this version of the framework keeps its list of backends under a different
+            name.
     """
     try:
         yield
