@@ -48,8 +48,8 @@ __version__ = _binding.version()
 
 def init(process_sets: Sequence[ProcessSet | Sequence[int]] = (), **options: object) -> None:
     """Joins the job that the options or the environment describe, and blocks until every rank has
-    joined. If this process has already joined a job, init() only adds the process sets, and ignores
-    the options.
+    joined. If this process has already joined a job, init() shares that job: it adds the process
+    sets, and ignores the options.
 
     Args:
         process_sets: the sets to create at the start, which must be the same on every rank (see

@@ -99,7 +99,7 @@ class State:
             native.elastic_end_update()
 
     def _root(self) -> tuple[int, ...]:
-        # A bcast_object written for Horovod takes no root, and broadcasts from rank 0.
+        # A program's own bcast_object may take no root, and broadcast from rank 0.
         return (self._source,) if self._source else ()
 
     def _broadcast(self, value: Any) -> Any:
@@ -134,7 +134,7 @@ class ObjectState(State):
         Args:
             bcast_object: copies rank 0's object to all ranks.
             get_rank: returns this rank.
-            **kwargs: names and first values of the attributes.
+            **kwargs: names and initial values of the attributes.
         """
         self._saved_state = kwargs
         self._set_attributes()

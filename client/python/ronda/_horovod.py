@@ -76,7 +76,7 @@ def init(
     comm: Sequence[int] | None = None, process_sets: Sequence[ProcessSet] | str | None = None
 ) -> None:
     """Joins the job that the environment describes, and blocks until every rank has joined. If this
-    process has already joined a job, init() only adds the process sets.
+    process has already joined a job, init() shares that job, and adds the process sets.
 
     Args:
         comm: None, or the ranks of the job in order. For a subset of the ranks, use process sets:

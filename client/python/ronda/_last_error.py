@@ -23,8 +23,8 @@ _OWN_PROCESS = os.getpid()
 def leave() -> None:
     """Writes an uncaught exception to rondarun's file.
 
-    Call this function at the exit of the interpreter. The interpreter sets sys.last_value for an
-    uncaught exception, even if another sys.excepthook prints the exception. Does nothing without an
+    Call this function at interpreter exit. The interpreter sets sys.last_value for an uncaught
+    exception, even if another sys.excepthook prints the exception. Does nothing without an
     exception, without rondarun, and in a process that the rank has forked.
     """
     error = getattr(sys, "last_value", None)

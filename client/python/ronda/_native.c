@@ -204,7 +204,7 @@ static PyObject* GetPlace(PyObject* module, PyObject* none) {
 
 static PyObject* JobStatus(PyObject* module, PyObject* none) { return NoneOrRaise(ronda_job_status()); }
 
-/* Calls a function of the C ABI that takes the text `value`. `name` is the name of the text in errors. */
+/* Calls a function of the C ABI that takes the text `value`. `name` describes the text in errors. */
 static PyObject* CallWithText(const char* name, PyObject* value, ronda_status (*function)(const char*)) {
   const Field field = {name, kText, 0, 0};
   const char* text = NULL;

@@ -46,8 +46,8 @@ void RecordError(FirstError* error, ronda_status status, const char* text);
 /* Like RecordError(), with the error text of this thread's last C ABI call. */
 void RecordStatus(FirstError* error, ronda_status status);
 
-/* Writes the error text for the framework, which begins with the name of Ronda's exception class, and keeps the error
- * for carried_error(). Returns the error code for the framework, a code of absl::Status. */
+/* Writes the framework's error text, which begins with the name of Ronda's exception class, and keeps the error for
+ * carried_error(). Returns the error code for the framework, a code of absl::Status. */
 int CarryError(ronda_status status, const char* text, char* message, size_t room);
 
 /* -- Arguments: read by position into a struct, with a table -- */
@@ -137,7 +137,7 @@ void EndReadingGroup(GroupReader* group);
 
 /* -- Objects that are kept for handles and groups -- */
 
-/* A hash table with open addressing. The keys are handles, or addresses of groups. The values are objects. */
+/* A hash table with open addressing. The keys are handles, or addresses of groups. The values are Python objects. */
 typedef struct KeepTable {
   struct KeepEntry* entries; /* 2^bits, or NULL */
   int bits;

@@ -397,8 +397,8 @@ def output_bytes(handle: int, row_bytes: int = 1, /) -> bytes:
 def found_inf(handle: int, /) -> bool: ...
 def last_rank(handle: int, /) -> int: ...
 def source(handle: int, /) -> int:
-    """Returns the rank that sent the tensor of a recv_async(). The operation must have ended, or
-    synchronize_on_stream() must have succeeded.
+    """Returns the rank that sent the tensor of a recv_async(). The operation must have ended, or a
+    stream must have been made to wait for it.
     """
 
 def averaged_over(handle: int, /) -> int:

@@ -21,7 +21,7 @@ class Kind(enum.IntEnum):
 
 
 REDUCTIONS = (Kind.ALLREDUCE, Kind.REDUCESCATTER)
-# Operations on rows, whose first dimension counts the rows.
+# Operations on rows: the first dimension counts the rows.
 OF_ROWS = (Kind.ALLGATHER, Kind.REDUCESCATTER, Kind.ALLTOALL)
 # Operations whose results reuse the memory of the arguments.
 IN_PLACE = (Kind.BROADCAST, Kind.SEND, Kind.BARRIER)

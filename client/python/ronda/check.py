@@ -19,7 +19,7 @@ from ronda import errors
 from ronda._library import native
 from ronda.run import launcher
 
-# Python packages that Ronda works with, and what Ronda uses each package for.
+# Python packages that Ronda works with, and what each of them is for.
 _LIBRARIES = {
     "numpy": "results of ronda's own collectives",
     "torch": "ronda.torch, torch.distributed",

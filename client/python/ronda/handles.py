@@ -75,7 +75,7 @@ class Handle:
         return native.poll(self._owned.id)
 
     def wait(self) -> Any:
-        """Waits for the operation, and returns its result. Later calls of wait() return the same
+        """Waits for the operation, and returns its result. Later calls to wait() return the same
         result.
 
         Raises:

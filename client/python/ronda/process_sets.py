@@ -169,8 +169,7 @@ def remove_process_set(process_set: ProcessSet) -> bool:
     """Removes a set from the job. Blocks until every rank of the job has removed the set.
 
     Returns:
-        True. False, without any effect, if the set contains all ranks of the job, or if the job
-        does not know the set.
+        True. False, without any effect, if the set is global_process_set or unknown to the job.
     """
     id = process_set.process_set_id
     if id is None or id == _GLOBAL_ID:

@@ -45,7 +45,7 @@ def _let_ddp_take_device_ids() -> None:
 
 
 class _OnCpu(TorchFunctionMode):
-    """Moves tensors that a program creates on a GPU to the CPU."""
+    """Places tensors on the CPU that a program requests on a GPU."""
 
     def __torch_function__(
         self,

@@ -27,7 +27,7 @@ STEPS = 7  # the schedule is locked after four
 
 
 def gradients_of_all(model, step):
-    """Returns the average of all ranks' gradients, which this rank computes alone from `model`."""
+    """Computes the average of all ranks' gradients on this rank alone, from `model`."""
     alone = copy.deepcopy(model)
     alone.zero_grad(set_to_none=True)
     for rank in range(hvd.size()):

@@ -2,8 +2,8 @@
 
 """Replaces apex.fp16_utils: models in float16, and optimizers with float32 master parameters.
 
-As their names say, the functions here convert to float16 on every device. On CPUs, PyTorch computes
-in float16 only since version 2; ronda.apex.amp uses bfloat16 on CPUs.
+These functions convert to float16 on every device, as their names say. On CPUs, PyTorch computes in
+float16 only since version 2; ronda.apex.amp uses bfloat16 on CPUs.
 """
 
 from __future__ import annotations
@@ -225,7 +225,7 @@ class LossScaler:
         return {"loss_scale": self._scale.value, "unskipped": self._scale.unskipped}
 
     def load_state_dict(self, state_dict: dict[str, float]) -> None:
-        """Sets the state to that of a state_dict()."""
+        """Restores the state that state_dict() has returned."""
         self._scale.value = float(state_dict["loss_scale"])
         self._scale.unskipped = int(state_dict["unskipped"])
 
@@ -384,7 +384,8 @@ class FP16_Optimizer:  # noqa: N801
         return [[each.grad for each in group["params"]] for group in self.param_groups]
 
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
-        """Updates the float32 copies, and then the model. After an overflow only updates the scale.
+        """Updates the float32 copies, and then the model. After an overflow, only updates the
+        scale.
 
         Args:
             closure: recomputes the loss with zero_grad() and backward() of this object.

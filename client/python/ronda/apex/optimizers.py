@@ -195,7 +195,7 @@ class FusedAdam(FusedOptimizer):
 
 
 class FusedAdagrad(FusedOptimizer):
-    """Adagrad, like torch.optim.Adagrad without a decay of the learning rate."""
+    """Adagrad, like torch.optim.Adagrad without learning rate decay."""
 
     counts_steps = False
 

@@ -21,7 +21,7 @@ __all__ = ["DistributedDataParallel", "Reducer", "SyncBatchNorm", "convert_syncb
 
 
 class _Sums:
-    """The sums of tensors over the ranks that are in flight."""
+    """Sums tensors over the ranks, and keeps track of the sums in flight."""
 
     def __init__(self, prefix: str, factor: float = 1.0, averages: bool = True) -> None:
         """

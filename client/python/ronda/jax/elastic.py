@@ -46,7 +46,7 @@ class JaxState(ObjectState):
     def __init__(self, **kwargs: Any) -> None:
         """
         Args:
-            **kwargs: names and first values of the attributes.
+            **kwargs: names and initial values of the attributes.
         """
         super().__init__(**kwargs)
         self._place: tuple[int, int] | None = None  # rank and size since the last sync()

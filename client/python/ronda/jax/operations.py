@@ -157,8 +157,8 @@ def alltoall(
             the same number for each rank.
         received_splits: with `splits`, how many rows come from each rank. Either all ranks pass it,
             or no rank does. Under jit, vmap and grad all ranks must pass `received_splits`, because
-            JAX needs the shapes of the results. Otherwise, if it is missing, the ranks exchange
-            these numbers first.
+            JAX needs the shapes of the results. In other calls without `received_splits`, the ranks
+            exchange these numbers first.
 
     Returns:
         The received rows. With `splits`, returns the rows and a tuple with the number of rows from

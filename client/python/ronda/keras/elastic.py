@@ -36,7 +36,7 @@ class KerasState(ObjectState):
         Args:
             model: must be built, so that it has its variables.
             optimizer: None means the model's own optimizer.
-            **kwargs: names and first values of the attributes.
+            **kwargs: names and initial values of the attributes.
 
         Raises:
             ValueError: the model has no variables yet.

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Collectives that return NumPy arrays, for values outside the model, and the function
-load_model().
-"""
+"""Collectives for values outside the model, which return NumPy arrays, and load_model()."""
 
 from __future__ import annotations
 

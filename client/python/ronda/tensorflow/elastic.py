@@ -29,7 +29,7 @@ class TensorFlowState(ObjectState):
         Args:
             variables: the same variables in the same order on every rank.
             session: accepted for Horovod's programs; not used.
-            **kwargs: names and first values of the attributes.
+            **kwargs: names and initial values of the attributes.
         """
         del session
         self.variables = list(variables)

@@ -250,8 +250,7 @@ def alltoall(
     ignore_name_scope: bool = False,
     process_set: ProcessSet = global_process_set,
 ) -> Any:
-    """Sends rows of the first dimension to every member, and receives the members' rows.
-    Differentiable.
+    """Sends rows to every member, and receives rows from every member. Differentiable.
 
     Args:
         tensor: only its first dimension may differ between ranks.

@@ -361,7 +361,7 @@ class GradientReducer:
                 self._count_down(gradient.bundle)
 
     def _settle_changes(self) -> None:
-        """Reduces again the gradients that the program has changed differently on each rank."""
+        """Averages gradients again if the program has changed them differently on each rank."""
         if not any(gradient.is_changed() for gradient in self._gradients):
             return
         try:

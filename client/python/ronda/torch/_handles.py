@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The handles of operations in flight, returned by the *_async functions, and poll() and
-synchronize().
-"""
+"""The handles that the *_async functions return, and the functions poll() and synchronize()."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Collectives on torch tensors that block and are differentiable.
+"""Blocking, differentiable collectives on torch tensors.
 
 This module also has all other names of Horovod's module mpi_ops. The collectives compute the same
 gradients as Horovod's collectives.
@@ -264,7 +264,7 @@ def grouped_allreduce_(
 def _gather(
     tensors: Sequence[torch.Tensor], name: str | None, process_set: ProcessSet
 ) -> list[torch.Tensor]:
-    """Gathers without autograd. Several tensors are gathered as a group."""
+    """Gathers without autograd. Gathers several tensors as a group."""
     if len(tensors) == 1:
         return [synchronize(allgather_async(tensors[0], name, process_set))]
     return list(synchronize(grouped_allgather_async(tensors, name, process_set)))

@@ -378,8 +378,8 @@ def DistributedOptimizer(
         compression: with Compression.fp16, .bf16 or .fp8 the gradients are sent in this format and
             added in 32 bits. fp8 also adds its rounding errors to the next step. The program's own
             Compressor is called for each gradient.
-        backward_passes_per_step: how often backward adds to the gradients before step(). The sum
-            over the passes is reduced once.
+        backward_passes_per_step: how many times backward adds to the gradients before step(). The
+            sum over the passes is reduced once.
         op: Average, Sum, or Adasum, which combines the ranks' changes to the parameters. Min, Max
             and Product are also possible.
         gradient_predivide_factor: for an average, the part of the divisor that is applied before

@@ -56,7 +56,7 @@ def init(
     log_level: int | str = "INFO",
 ) -> None:
     """Joins the job that the environment describes, and blocks until every rank has joined. If this
-    process has already joined a job, init() only sets the default `strategy`.
+    process has already joined a job, init() shares that job.
 
     After init(), paddle.io.DistributedBatchSampler uses the job's ranks, and Paddle's signal
     handlers are disabled.

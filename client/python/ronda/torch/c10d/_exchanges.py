@@ -55,7 +55,7 @@ class Exchanges(LaneExchanges):
         )
 
     def _broadcast_call(self, data: Tensor, root: int, opts: Any) -> _Call:
-        """Returns the broadcast of a flat tensor from rank `root` of the job."""
+        """Returns a call that broadcasts a flat tensor from rank `root` of the job."""
         number, flat = _layout.movable(data)
         arguments = (
             None,
@@ -101,7 +101,7 @@ class Exchanges(LaneExchanges):
     def _broadcasts_into(
         self, room: Tensor, counts: Sequence[int], data: Tensor, opts: Any
     ) -> list[_Call]:
-        """Gathers parts of different sizes over the lane, by a broadcast from each member."""
+        """Gathers parts of different sizes over the lane, through a broadcast from each member."""
         calls = []
         for rank, part in zip(sorted(self._ranks), room.split(list(counts))):
             if rank == self._ranks[self._group_rank]:

@@ -213,7 +213,9 @@ def _end(tensor: Tensor) -> int:
 
 
 def memory(room: Tensor | None) -> tuple[int, int]:
-    """Returns address and size in bytes of `room`, or zeros if Ronda must allocate the result."""
+    """Returns the address of `room` and its size in bytes, or zeros if Ronda must allocate the
+    result.
+    """
     return (0, 0) if room is None else (room.data_ptr(), room.numel() * room.element_size())
 
 

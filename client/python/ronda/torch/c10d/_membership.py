@@ -78,7 +78,7 @@ def serve_all_devices(whole: Any, group: Group) -> None:
 
 
 class _Handle(NamedTuple):
-    """The address of a process, as it is sent to the other processes."""
+    """The address of a process, in the form that is sent to the other processes."""
 
     host: str
     port: int
@@ -141,8 +141,8 @@ class ReconfigurableGroup(dist.ProcessGroup):
         """Turns this group into the group of the processes with these handles, and blocks until
         they have joined.
 
-        Operations in flight fail. The process of the first handle becomes rank 0. Handles in a set
-        are sorted as strings.
+        Operations in flight fail. The process with the first handle becomes rank 0. Handles in a
+        set are sorted as strings.
 
         Raises:
             ValueError: the handles, the uuid or the hints are wrong.

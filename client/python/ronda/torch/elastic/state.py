@@ -115,7 +115,7 @@ class TorchState(ObjectState):
         Args:
             model: a model, which gets a handler.
             optimizer: an optimizer, which gets a handler.
-            **kwargs: names and first values of further attributes.
+            **kwargs: names and initial values of further attributes.
         """
         objects: dict[str, Any] = {}
         handlers: dict[str, StateHandler] = {}
