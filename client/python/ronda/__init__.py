@@ -82,8 +82,8 @@ def rank() -> int:
     """The rank of this process in the job, from 0.
 
     Raises:
-        NotInitializedError: init() has not been called. The functions after rank() in this file
-            also raise this error.
+        NotInitializedError: init() has not been called, or shutdown() has been called. size(), the
+            local and cross functions, and should_stop() also raise this error.
     """
     return _of_job("rank")
 

@@ -30,8 +30,8 @@ def is_elastic() -> bool:
 
 
 class HostsUpdatedInterrupt(RuntimeError):
-    """Restarts the training function with its current state, because the members of an elastic job
-    are changing, or because the program requests a restart.
+    """Raised to restart the training function with its current state, because the members of an
+    elastic job are changing, or because the program requests a restart.
     """
 
     def __init__(self, skip_sync: bool = False) -> None:
@@ -99,7 +99,7 @@ class State:
             native.elastic_end_update()
 
     def _root(self) -> tuple[int, ...]:
-        # A program's own bcast_object may take no root, and broadcast from rank 0.
+        # A program's own bcast_object may have no root argument, and always broadcast from rank 0.
         return (self._source,) if self._source else ()
 
     def _broadcast(self, value: Any) -> Any:
@@ -179,8 +179,8 @@ def run(func: Callable[..., _Result]) -> Callable[..., _Result]:
     the state returns to its last commit, the ranks rejoin the job, and the function runs again. In
     an elastic job the function also runs again when a rank has died, or when the members change. A
     rank that SIGTERM asks to leave raises SystemExit(0) at its next commit. If a job that is not
-    elastic loses a rank, run() raises the error, and the user must restart the job from a
-    checkpoint.
+    elastic loses a rank, the decorated function raises the error, and the user must restart the job
+    from a checkpoint.
     """
 
     @functools.wraps(func)

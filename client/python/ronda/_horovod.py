@@ -136,8 +136,8 @@ def _checked(value: int) -> int:
 
 
 def size() -> int:
-    """The number of ranks. This function and those below, up to is_homogeneous(), raise ValueError
-    before init().
+    """The number of ranks. Before init(), size(), rank(), the local and cross functions, and
+    is_homogeneous() raise a ValueError.
     """
     return _checked(native.size())
 

@@ -13,7 +13,7 @@
  * ronda/jax/_primitive.py writes.
  *
  * On CPUs the ranks may run two programs in different orders. For this reason a call must not block an XLA thread for
- * long while it waits for other ranks. A call that takes longer than INLINE_S returns a future.
+ * long while it waits for other ranks. A call that has not ended after a few milliseconds (INLINE_S) returns a future.
  *
  * On GPUs XLA passes a stream. The operation runs after the work already enqueued on the stream, and before any later
  * work. The handler waits until the other ranks have called and the operation has been launched, but it does not wait

@@ -11,7 +11,7 @@ from types import TracebackType
 from ronda._library import native
 from ronda.errors import DuplicateNameError, NotInitializedError, RondaError
 
-# Pickling an unsupported object raises the last two.
+# If an object cannot be pickled, pickle raises one of the last two, or a TypeError.
 _ARGUMENTS_ARE_WRONG = (
     ValueError,
     TypeError,

@@ -53,8 +53,8 @@ def like(function: str, array: Buffer, out: Any) -> tuple[Any, Buffer]:
 
 
 def rows_out(function: str, array: Buffer, out: Any) -> Buffer | None:
-    """Returns the memory of `out`, or None without `out`. Checks that its rows have the array's
-    type and row shape.
+    """Returns the memory of `out`, or None without `out`. Checks that the array has rows, and that
+    the rows of `out` have the same type and shape.
     """
     if len(array.shape) == 0:
         raise InvalidArgumentError(

@@ -113,7 +113,7 @@ def run(
     with tempfile.TemporaryDirectory(prefix="ronda-run-") as folder:
         listener = _listen(folder, hosts, key)
         variables = {**_env.inherited(), **env, _ADDRESS: _text_of(listener.address), _KEY: key}
-        # PYTHONPATH only has to lead to this package; the program's other paths travel with the
+        # PYTHONPATH is needed only for this package; the program's other paths are sent with the
         # call.
         package = str(pathlib.Path(__file__).parent.parent)
         variables["PYTHONPATH"] = os.pathsep.join(

@@ -11,8 +11,8 @@ from __future__ import annotations
 
 
 class RondaError(RuntimeError):
-    """An error of Ronda. The error text names the rank, the host and the tensor, and says what to
-    do.
+    """An error of Ronda. The error text says what to do, and names the rank, the host and the
+    tensor that the error concerns, if any.
     """
 
 

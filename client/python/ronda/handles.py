@@ -94,8 +94,8 @@ class Handle:
             native.synchronize(self._owned.id)
 
     def found_inf(self) -> bool:
-        """Waits, and returns whether a reduction with detect_overflow has produced an infinity or a
-        NaN on any rank. All ranks get the same answer.
+        """Waits, and returns whether the result of this reduction has an infinity or a NaN on any
+        rank. All ranks get the same answer. Always False without detect_overflow.
         """
         self.wait()
         return native.found_inf(self._owned.id)

@@ -145,8 +145,8 @@ def number() -> int:
 
 
 def leave_at_exit() -> None:
-    """Must be called by a rank that has failed. At exit, the rank then does not wait for the other
-    ranks, which notice its end at once.
+    """Marks this rank as failed. At exit, the rank then does not wait for the other ranks, which
+    notice its end at once.
     """
     global _has_failed
     _has_failed = True

@@ -20,7 +20,8 @@ Common arguments:
     name: the tensor's name, the same on every rank. None means that operations are matched by call
         order in their process set.
     compression: the format in which floating-point elements are sent.
-    prescale, postscale: factors that multiply each rank's input, and the result.
+    prescale: multiplies each rank's input before the reduction.
+    postscale: multiplies the result.
     process_set: the ranks that take part.
     deadline_s: how many seconds the operation may wait for a rank. Zero means the job's deadline,
         and a negative number means no limit.

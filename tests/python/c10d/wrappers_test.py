@@ -231,7 +231,7 @@ class ScheduleTest(WrapperTest):
     def check_locked(self, **options) -> None:
         model = DistributedDataParallel(network(), bucket_cap_mb=0.002, **options)
         optimizer = sgd(model)
-        # If earlier schedules ended early, it takes up to 256 equal steps until the next one is
+        # If earlier schedules ended early, more equal steps are needed before the next one is
         # locked.
         for _ in range(280):
             step_of(model, optimizer, batch(0, RANK))

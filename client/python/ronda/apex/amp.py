@@ -60,7 +60,7 @@ def initialize(
         models: a module or a list; changed in place.
         optimizers: None, an optimizer or a list. After a loss with an overflow, the next step is
             skipped.
-        enabled: if False, the call does nothing.
+        enabled: if False, models and optimizers do not change, and losses are not scaled.
         opt_level: "O0" to "O3", see above.
         cast_model_type: the 16-bit dtype.
         patch_torch_functions, master_weights, verbosity: ignored, because autocast serves their

@@ -28,7 +28,7 @@ class _Sums:
         Args:
             prefix: the beginning of the operations' names.
             factor: divides the tensors before the sum, and multiplies an average after the sum.
-            averages: whether a sum is divided by the number of ranks at that time.
+            averages: whether a sum is divided by the number of ranks at the time of the sum.
         """
         self._prefix = prefix
         postscale = factor if averages else 1.0
@@ -75,7 +75,7 @@ def _check_job() -> None:
         )
 
 
-# Advice for arguments of torch's DistributedDataParallel, which Apex rejects too.
+# Advice for arguments that torch's DistributedDataParallel has, and that Apex also rejects.
 _OF_TORCH = {
     "device_ids": "move the module to its device first: model.to(device)",
     "output_device": "outputs stay on the module's device",

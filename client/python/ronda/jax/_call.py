@@ -44,8 +44,8 @@ class Call:
 
     The name of each array consists of the call's name and the array's label.
 
-    name: the same on every rank. None means the program's name with the call's position in the
-        program.
+    name: the same on every rank. None means a name that consists of the program's name and the
+        call's position in the program.
     by_order: whether the arrays have no names in a program, so that calls are matched by order.
     labels: one for each array.
     where: the line of the program that makes the call, for error texts.

@@ -85,8 +85,8 @@ class JaxState(ObjectState):
             setattr(self, name, _copy(tree))
 
     def reset(self) -> None:
-        """Makes JAX recompile its programs, because the compiled ones may contain the old rank or
-        number of ranks.
+        """If this process's rank or the number of ranks has changed, makes JAX recompile its
+        programs, because the compiled ones may contain the old numbers.
         """
         if self._place != (rank(), size()):
             jax.clear_caches()

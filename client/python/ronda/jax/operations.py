@@ -14,7 +14,8 @@ Common arguments:
         jit by the program's name and the call's position in the program, and outside of jit by the
         order of the calls.
     compression: the format in which floating-point elements are sent (Compression).
-    prescale, postscale: factors that multiply each rank's arrays, and the results.
+    prescale: multiplies each rank's arrays before the reduction.
+    postscale: multiplies the results.
     process_set: the ranks that take part.
 
 Errors of all functions:
@@ -281,8 +282,8 @@ def barrier(tree: Any = None, *, process_set: ProcessSet = global_process_set) -
 
 def join(process_set: ProcessSet = global_process_set, *, count_absent: bool = False) -> int:
     """Announces that this rank has no more data, and waits until every rank has called join().
-    join() cannot be called under jit. Until then, the other ranks' operations continue without this
-    rank where possible.
+    Until then, the other ranks' operations continue without this rank where possible. join() cannot
+    be called under jit.
 
     Args:
         count_absent: if true, averages divide by the size of the set, and not by the number of

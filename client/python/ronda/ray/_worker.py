@@ -156,8 +156,7 @@ def _meeting(places: Sequence[Where], hosts: int, port: int) -> dict[str, str]:
 
 def _visible(gpus: Sequence[list[str]]) -> dict[str, str]:
     """Returns the variable that makes the GPUs of all ranks on a host visible to each of them, so
-    that NCCL can connect the GPUs directly. The first GPU of each rank is numbered with the local
-    rank.
+    that NCCL can connect the GPUs directly. The index of a rank's first GPU is its local rank.
     """
     most = max(map(len, gpus))
     in_turns = [each[turn] for turn in range(most) for each in gpus if turn < len(each)]

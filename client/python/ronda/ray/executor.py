@@ -262,7 +262,7 @@ class RondaExecutor:
 
     def _first_failure(self, references: Sequence[Any]) -> BaseException:
         """Returns the failure that caused the others: the death of a rank, or else an exception of
-        the program.
+        the program. Returns an error of Ronda only if there is nothing else.
         """
         failures = []
         for rank, reference in enumerate(references):

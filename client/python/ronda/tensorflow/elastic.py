@@ -22,7 +22,9 @@ __all__ = [
 
 
 class TensorFlowState(ObjectState):
-    """The elastic state of a training run: TensorFlow variables and attributes."""
+    """The elastic state of a training run: TensorFlow variables, and Python objects as
+    attributes.
+    """
 
     def __init__(self, variables: Sequence[Any], session: None = None, **kwargs: Any) -> None:
         """

@@ -379,7 +379,7 @@ def grouped_reducescatter(
 @plain
 def join() -> tf.Tensor:
     """Announces that this rank has no more data, and waits until every rank has called join().
-    Until then, the other ranks' operations continue without this rank.
+    Until then, the other ranks' operations continue without this rank where possible.
 
     Returns:
         The rank that joined last.
@@ -405,28 +405,30 @@ def _number(kind: str, read: Callable[[], int]) -> tf.Tensor:
 
 @plain
 def size_op(process_set_id: int = 0, name: str | None = None) -> tf.Tensor:
-    """Returns the number of ranks when the graph runs. In an elastic job this number may change."""
+    """Returns the number of ranks in the process set, as it is when the graph runs. In an elastic
+    job this number may change.
+    """
     del name
     return _number("size_op", lambda: native.process_set_size(process_set_id))
 
 
 @plain
 def local_size_op(name: str | None = None) -> tf.Tensor:
-    """Returns local_size() when the graph runs."""
+    """Returns the value that local_size() has when the graph runs."""
     del name
     return _number("local_size_op", _horovod.local_size)
 
 
 @plain
 def rank_op(name: str | None = None) -> tf.Tensor:
-    """Returns rank() when the graph runs."""
+    """Returns the value that rank() has when the graph runs."""
     del name
     return _number("rank_op", rank)
 
 
 @plain
 def local_rank_op(name: str | None = None) -> tf.Tensor:
-    """Returns local_rank() when the graph runs."""
+    """Returns the value that local_rank() has when the graph runs."""
     del name
     return _number("local_rank_op", _horovod.local_rank)
 

@@ -74,9 +74,10 @@ class Gradient:
     def look_at_parameter(self) -> None:
         """Records the parameter's shape, dtype and memory layout, in which the gradient is sent.
 
-        Ranks whose gradients have different layouts must not add elements at the same position in
-        memory. A gradient that is not row-major is therefore sent with its shape in memory, after
-        an additional first dimension of 1. No row-major gradient of the parameter has that shape.
+        If the ranks' gradients have different layouts, elements at the same position in memory must
+        not be added. A gradient that is not row-major is therefore sent with its shape in memory,
+        after an additional first dimension of 1. No row-major gradient of the parameter has that
+        shape.
         """
         like = torch.empty_like(self.parameter)
         self.dtype, self.shape, self.strides = like.dtype, like.shape, like.stride()

@@ -285,9 +285,9 @@ class GradientReducer:
     # -- Reports of the ranks --
 
     def _meet(self, is_open: bool, takes_old: bool = True) -> None:
-        """Waits for the gradients that all ranks have according to their reports, or for all
-        gradients if no report is open, so that no more gradients will come. If this rank's report
-        is already in flight, uses it.
+        """Waits for the gradients that all ranks have according to their reports. If no report is
+        open, no rank will compute more gradients: submits the missing ones, and waits for all. If
+        this rank's report is already in flight, uses it.
         """
         self._begin_report(is_open, takes_old)
         everyone = self._exchange().finish()
@@ -361,7 +361,7 @@ class GradientReducer:
                 self._count_down(gradient.bundle)
 
     def _settle_changes(self) -> None:
-        """Averages gradients again if the program has changed them differently on each rank."""
+        """Averages changed gradients again, unless every rank has made the same changes."""
         if not any(gradient.is_changed() for gradient in self._gradients):
             return
         try:

@@ -120,8 +120,9 @@ class _Distributed(_Base):
         return _distribute, (self._own_class, super().__getstate__(), named, self._options)
 
     def _average(self, loss: Any, name: str, op: ReduceOp) -> Any:
-        """Averages a closure's loss over all ranks, so that every rank calls the closure the same
-        number of times. If the loss is neither a tensor nor a number, returns the loss unchanged.
+        """Averages a closure's loss over all ranks, or adds it with op=Sum, so that every rank
+        calls the closure the same number of times. Returns a loss that is neither a tensor nor a
+        number unchanged.
         """
         is_tensor = isinstance(loss, torch.Tensor)
         if not is_tensor and not isinstance(loss, (float, int)):

@@ -105,8 +105,8 @@ def worker_index() -> int:
     """Returns the rank of this process in the job, from 0.
 
     Raises:
-        NotInitializedError: init() has not been called. The functions after worker_index() in this
-            file also raise this error.
+        NotInitializedError: init() has not been called. All functions of this module but init() and
+            stop_worker() raise this error.
     """
     _check("worker_index")
     return native.rank()

@@ -108,8 +108,8 @@ class GradientReducer:
             self._settle()
 
     def reduce(self, parameters: list[Any]) -> None:
-        """Reduces the remaining gradients of this step, waits for all of them, and begins the next
-        step. A parameter without a gradient gets a gradient of zeros.
+        """Reduces the remaining gradients of this step, waits until all gradients are reduced, and
+        begins the next step. A parameter without a gradient gets a gradient of zeros.
 
         Args:
             parameters: the optimizer's parameters.

@@ -124,8 +124,8 @@ class Exchanges(LaneExchanges):
     def allgather_coalesced(
         self, lists: Any, inputs: list[Tensor], opts: Any = None
     ) -> Work | None:
-        # Each list in `lists` has the outputs for one rank, but each operation needs the outputs
-        # for one input.
+        # Each list in `lists` has the outputs for the inputs of one rank, but each operation needs
+        # the outputs for the same input of every rank.
         columns = [list(column) for column in zip(*lists)]
         if len(columns) != len(inputs):
             raise ValueError(

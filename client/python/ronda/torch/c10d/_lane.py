@@ -26,7 +26,7 @@ def gpu_tensor(arguments: Iterable[Any]) -> Tensor | None:
     return None
 
 
-# The address and the number of elements that a rank sends to another rank, or receives from it.
+# The address and the number of the elements that a rank sends to another rank, or receives from it.
 Part = tuple[int, int]
 
 NO_PART: Part = (0, 0)

@@ -22,8 +22,8 @@ def dense(tensor: Tensor) -> Tensor:
     """Returns the elements in row-major order. Returns `tensor` itself if its memory has this
     order.
 
-    For a lazily conjugated or negated view, computes the values, because its memory has different
-    ones.
+    For a lazily conjugated or negated view, computes the values, because the view's memory has
+    different values.
     """
     return tensor.resolve_conj().resolve_neg().contiguous()
 

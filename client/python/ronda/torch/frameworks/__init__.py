@@ -27,7 +27,8 @@ _TOLD = {"ignite.distributed": "ignite"}
 def tell_imported() -> None:
     """Registers Ronda with imported frameworks that would otherwise train each rank alone.
 
-    Without it, ignite would silently train each rank alone if the program itself creates the group.
+    Without the registration, ignite would silently train each rank alone if the program itself
+    creates the group.
     """
     for module, name in _TOLD.items():
         if module in sys.modules:
