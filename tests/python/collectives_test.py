@@ -15,8 +15,8 @@ from ronda import ReduceOp
 _FLOATS = ("float16", "float32", "float64")
 _INTEGERS = ("uint8", "int8", "uint16", "int16", "uint32", "int32", "uint64", "int64")
 
-# The operations, each with the NumPy function that combines two arrays, and the types that support
-# it.
+# The reduce operations: for each, the NumPy function that combines two arrays, and the types that
+# support it.
 _REDUCTIONS = {
     ReduceOp.SUM: (np.add, _FLOATS + _INTEGERS),
     ReduceOp.MIN: (np.minimum, _FLOATS + _INTEGERS),
@@ -29,8 +29,9 @@ _REDUCTIONS = {
 
 
 def of_rank(rank, dtype, shape=(5, 3)):
-    """Returns the array of a rank. The numbers are so small that sums and products are exact in any
-    type."""
+    """Returns the array of a rank. The numbers are small enough for sums and products to be exact
+    in any type.
+    """
     return (np.random.RandomState(rank).randint(0, 3, shape)).astype(dtype)
 
 
@@ -44,7 +45,7 @@ def total(dtype, shape=(5, 3)):
 
 
 def rows_for(rank, rows):
-    """Returns the part of `rows` rows that a rank gets."""
+    """Returns a rank's share of `rows` rows."""
     each, more = divmod(rows, ronda.size())
     begin = rank * each + min(rank, more)
     return slice(begin, begin + each + (rank < more))

@@ -48,8 +48,8 @@ class LauncherTest(unittest.TestCase):
             "GROUP_RANK": "1",
         }
         self.assertEqual(exported(env), expected)
-        # The variables of another job may be set, because a rank of that job has started the
-        # launcher of this job.
+        # Another job's variables may be set, because a rank of that job has started this job's
+        # launcher.
         self.assertEqual(
             exported({**env, "RANK": "0", "WORLD_SIZE": "2", "HOROVOD_RANK": "0"}), expected
         )
@@ -186,7 +186,7 @@ class JobTest(unittest.TestCase):
                 (os.environ["RANK"], os.environ["WORLD_SIZE"], store[0]), ("0", "1", "127.0.0.1")
             )
             job.shutdown()
-            # The next job must not treat the exported variables as variables of a launcher.
+            # The next job must not mistake the exported variables for a launcher's.
             os.environ["RONDA_JOB_ID"] = "alone"
             os.environ.update({"RONDA_RANK": "0", "RONDA_SIZE": "1"})
             job.init()

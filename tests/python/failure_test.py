@@ -10,7 +10,7 @@ import unittest
 
 import ronda_test
 
-# The program of a rank. The program makes steps until an error, and prints the error and the
+# The program of a rank. The program makes steps until an error occurs, and prints the error and the
 # seconds since the time in the file $TIME.
 _TRAINER = """
     import os, signal, sys, time
@@ -38,7 +38,7 @@ class FailureTest(unittest.TestCase):
         return ronda_test.run(program, ranks=3, env={"TIME": self._time}, **options)
 
     def expect_others_learn_of_it(self, finished, culprit):
-        """Expects that ranks 0 and 2 got an error that names rank 1, in less than a second."""
+        """Expects that ranks 0 and 2 get an error that names rank 1, in less than a second."""
         for rank in (0, 2):
             line = re.search(
                 rf"\[{rank}\]<stdout>: PeerFailedError after (\S+) s: (.*)", finished.out
@@ -70,7 +70,7 @@ class FailureTest(unittest.TestCase):
 
 
 class LastLineTest(unittest.TestCase):
-    """rondarun's last line quotes the error that has ended the rank."""
+    """rondarun's last line quotes the error that ended the rank."""
 
     def expect_last_error(self, error, source, **options):
         finished = ronda_test.run(source, ranks=1, **options)

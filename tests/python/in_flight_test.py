@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Tests the record of the operations in flight, and of the memory that these operations use."""
+"""Tests the record of the operations in flight and the memory that they use."""
 
 from __future__ import annotations
 
@@ -36,7 +36,9 @@ def random_span(source: random.Random) -> Span:
 
 class InFlightTest(unittest.TestCase):
     def test_operations_whose_memory_is_used_are_awaited(self):
-        """In random programs, only operations whose memory is used are awaited."""
+        """In random programs, a caller waits for exactly those operations that conflict with its
+        own.
+        """
         source = random.Random(7)
         for _ in range(200):
             record, alive = InFlight(), {}

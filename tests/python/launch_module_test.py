@@ -88,9 +88,7 @@ class OptionsTest(unittest.TestCase):
         self.assertEqual(options("--nnodes=1:2")[:2], ["--nnodes", "1:2"])
 
     def test_rondarun_knows_each_option(self):
-        """Passes each option that takes a value to rondarun, which must not call the option
-        unknown.
-        """
+        """Passes each option that takes a value to rondarun, which must know the option."""
         for name in launch._WITH_VALUE:
             checked = subprocess.run(
                 [str(RONDARUN), "-np", "1", "--dry-run", name, "1", "true"],

@@ -127,7 +127,7 @@ class HandlesTest(JobTest):
         buffers = [floats(1) for _ in range(2000)]
         handles = [allreduce_async(f"t{i}", buffer) for i, buffer in enumerate(buffers)]
         native.synchronize_all(handles)
-        # This order of releases leaves gaps everywhere in the table of handles.
+        # This order of releases leaves gaps everywhere in the handle table.
         for i in sorted(range(len(handles)), key=lambda i: (i * 7919) % len(handles)):
             self.assertIs(native.keep(handles[i]), buffers[i])
             native.release(handles[i])
@@ -255,7 +255,7 @@ class ThreadsTest(JobTest):
                 thread.start()
                 for turn in range(1000):
                     self.assertTrue(turn or thread.is_alive())
-                # The other ranks continue only after this message, so `thread` has been waiting
+                # The other ranks continue only after these messages, so `thread` has been waiting
                 # until now.
                 for other in range(1, native.size()):
                     finish(native.send_async(INT, (0,), 0, None, other, 1))
@@ -266,7 +266,9 @@ class ThreadsTest(JobTest):
 
 
 class StressTest(JobTest):
-    """Threads submit tensors, then wait for the handles, use callbacks, or release them at once."""
+    """Threads submit tensors, and then wait for the handles, use callbacks, or release the handles
+    at once.
+    """
 
     THREADS = 4
     OPERATIONS = 200
@@ -313,7 +315,7 @@ class StressTest(JobTest):
 
 
 class InterruptTest(JobTest):
-    """Interrupts rank 0 by Ctrl-C while it waits for the other ranks, which come later."""
+    """Interrupts rank 0 with Ctrl-C while it waits for the other ranks, which call later."""
 
     def interrupt(self, wait):
         """Interrupts `wait` on rank 0. After the interrupt, the other ranks run `wait`."""
@@ -456,7 +458,7 @@ class LeakTest(JobTest):
         self.assertLess(ronda_test.resident_bytes() - memory, 4 << 20)
 
     def test_jobs(self):
-        """Tests that repeated calls of init and shutdown leak no memory."""
+        """Tests that repeated calls to init and shutdown leak no memory."""
         for turn in range(120):
             native.shutdown()
             native.init()

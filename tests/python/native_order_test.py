@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Tests operations without a name, and process sets that are removed, on any number of ranks."""
+"""Tests unnamed operations, and the removal of process sets, on any number of ranks."""
 
 import os
 import time
@@ -45,7 +45,7 @@ class BarrierTest(JobTest):
 
 
 class RefusalTest(SeveralRanksTest):
-    """Tests calls with an invalid argument on the last rank, which refuses the call."""
+    """Tests calls that the last rank refuses because of an invalid argument."""
 
     def setUp(self):
         super().setUp()
@@ -71,7 +71,7 @@ class RefusalTest(SeveralRanksTest):
             self.add_up(None, process_set)
 
     def test_ends_a_repeated_step(self):
-        """The refusal comes while the job's schedule is locked."""
+        """The refusal happens while the job's schedule is locked."""
         for round in range(3):
             for _ in range(40):
                 self.add_up()

@@ -64,13 +64,13 @@ class ExitTest(unittest.TestCase):
         self.assert_ends("job.init(); handles = [submit(str(i)) for i in range(100)]")
 
     def test_without_the_shutdown_at_exit(self):
-        """A single rank that does not use ronda.job does not shut down at exit, and also ends
-        without an error.
+        """A single rank without ronda.job does not shut down at exit, but still ends without an
+        error.
         """
         self.assert_ends("native.init(); handles = [submit(str(i)) for i in range(100)]")
 
     def test_operations_in_flight(self):
-        """The shutdown at exit ends operations that the other ranks do not submit."""
+        """The shutdown at exit fails operations that the other ranks do not submit."""
         source = """
 job.init()
 if native.rank() == 0:
@@ -83,7 +83,7 @@ native.monitored_barrier()
         self.assertIn("True", result.out)
 
     def test_callbacks_that_run_at_exit(self):
-        """The interpreter waits for a callback that has begun, but does not call later ones."""
+        """The interpreter waits for a running callback, but does not start later ones."""
         self.assert_ends(
             """
 native.init()
@@ -130,7 +130,7 @@ native.monitored_barrier()
         self.assertEqual(result.code, 4, result.err)
 
     def test_forked_children(self):
-        """A forked child of a rank ends as a Python program does, and the rank continues."""
+        """A forked child of a rank exits like any Python program, and the rank continues."""
         source = """
 job.init()
 entered, go_on = threading.Event(), threading.Event()
@@ -192,8 +192,8 @@ native.shutdown()
 
 class FailureTest(unittest.TestCase):
     def test_a_killed_rank(self):
-        """Each rank that waits for the killed rank, in any call, at once gets an error that names
-        it.
+        """Each rank that waits for the killed rank, in any call, immediately gets an error that
+        names that rank.
         """
         source = """
 native.init()

@@ -354,7 +354,7 @@ class OperationsTest(JobTest):
             allreduce_async("x", buffer, 0, 0, 1.0, 1.0, 0, False, False, 0.0, 0)
         with self.assertRaises(errors.RondaError):
             native.cuda_zero(buffer.address, 4, 0)
-        # If the operation is on host memory, synchronize_on_stream waits for it.
+        # For an operation on host memory, synchronize_on_stream blocks until it has ended.
         handle = allreduce_async("y", buffer)
         native.synchronize_on_stream(handle, 0)
         ended = threading.Event()
@@ -457,8 +457,8 @@ class ErrorsTest(JobTest):
             self.assertIsInstance(caught.exception, TimeoutError)
             with self.assertRaisesRegex(errors.DeadlineError, "1"):
                 native.monitored_barrier(0, 0.2)
-        # The other ranks wait for rank 0's message until rank 0's barrier has failed, because the
-        # next barrier has the same number.
+        # The other ranks wait here until rank 0's barrier has failed, because the next barrier has
+        # the same number.
         if native.rank() == 0:
             for other in range(1, native.size()):
                 finish(native.send_async(INT, (0,), 0, None, other, 0))

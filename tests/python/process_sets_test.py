@@ -96,7 +96,7 @@ class ProcessSetsTest(unittest.TestCase):
 
 
 def _size():
-    """Returns the number of ranks, also before the job begins."""
+    """Returns the number of ranks, even before the job begins."""
     return int(os.environ.get("RONDA_SIZE", "1"))
 
 

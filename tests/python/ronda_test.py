@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Runs the test cases of modules, as one rank of a job or without a job. Has helpers for tests.
+"""Runs the test cases of modules, as one rank of a job or without a job. Also provides helpers for
+tests.
 
     ronda_test.py MODULE.py...
 
-The results of rank 0 go to $XML_OUTPUT_FILE, in GoogleTest's format, which tests/run_tests.sh
-counts. A rank ends at its first failure. The other ranks then get an error that names the failed
-rank, and do not wait for operations that the failed rank no longer submits.
+Rank 0 writes its results to $XML_OUTPUT_FILE, in GoogleTest's format, for tests/run_tests.sh to
+count. A rank exits at its first failure. The other ranks then get an error that names it, and do
+not wait for operations that it no longer submits.
 """
 
 from __future__ import annotations
@@ -47,8 +48,8 @@ class Finished:
 
 
 def program(source: str) -> str:
-    """Writes an indented program to a file, and returns its path. The end of the test removes the
-    file.
+    """Writes an indented program to a file, and returns the file's path. The file is removed after
+    the test.
     """
     folder = pathlib.Path(tempfile.mkdtemp(dir=os.environ.get("TEST_TMPDIR")))
     path = folder / "program.py"
@@ -62,8 +63,8 @@ def start(
     """Starts a Python program from its source. If `ranks` is 0, the program runs without rondarun.
     Otherwise rondarun starts the program on `ranks` ranks, with the `options`.
 
-    Standard output and standard error are pipes. The environment names no rank of a job, and
-    contains `env`.
+    Standard output and standard error are pipes. The environment contains `env`, but no rank of a
+    job.
     """
     launch = [str(RONDARUN), "-np", str(ranks), *options] if ranks else []
     return subprocess.Popen(
@@ -100,10 +101,10 @@ def run(
 
 
 def environment() -> dict[str, str]:
-    """Returns this process' environment without the variables that say which rank of a job it is.
+    """Returns this process's environment without the variables that give it a rank.
 
-    The functions that Bazel's shell exports are also removed, because rondarun below mpirun sets no
-    variables for functions.
+    Also removes the functions that Bazel's shell exports, because rondarun under mpirun does not
+    pass on functions.
     """
     place = (
         "BASH_FUNC_",
@@ -125,13 +126,15 @@ def environment() -> dict[str, str]:
 
 
 UNDER_ASAN = "libasan" in os.environ.get("LD_PRELOAD", "")
-# With GCC 12's AddressSanitizer a child may wait for ever for a lock of the sanitizer's allocator.
-# The child waits for ever if another thread of the parent held the lock at the fork.
+# With GCC 12's AddressSanitizer, a child may wait forever for a lock of the sanitizer's allocator,
+# because another thread of the parent held the lock at the fork.
 forks = unittest.skipIf(UNDER_ASAN, "AddressSanitizer does not survive fork() beside threads")
 
 
 def resident_bytes() -> int:
-    """Returns this process' resident memory; 0 under AddressSanitizer, which keeps freed memory."""
+    """Returns this process's resident memory; 0 under AddressSanitizer, which keeps freed
+    memory.
+    """
     if UNDER_ASAN:
         return 0
     return int(pathlib.Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
@@ -173,8 +176,7 @@ class _Result(unittest.TextTestResult):
         self.cases[-1].seconds = time.monotonic() - self._began
 
     def _case(self, test: unittest.TestCase) -> _Case:
-        # If the fixture of a class or module fails, unittest reports a test that it has not
-        # started.
+        # If a class or module fixture fails, unittest reports a test that it has not started.
         if not self.cases or self.cases[-1].name != test.id():
             self.cases.append(_Case(test.id()))
         return self.cases[-1]
@@ -247,7 +249,7 @@ def _load(paths: Sequence[str]) -> unittest.TestSuite:
 
 
 def _use_device(device: str) -> None:
-    """Makes this device the default of tests that name no device for their tensors."""
+    """Makes this device the default for tests that name no device for their tensors."""
     if device == "cpu":
         return
     torch = importlib.import_module("torch")
@@ -276,6 +278,6 @@ def main(paths: Sequence[str]) -> int:
 
 
 if __name__ == "__main__":
-    # Test modules that import ronda_test get this module, and not a second copy of it.
+    # Makes test modules that import ronda_test get this module, and not a second copy of it.
     sys.modules["ronda_test"] = sys.modules["__main__"]
     sys.exit(main(sys.argv[1:]))

@@ -82,8 +82,8 @@ class OrderTest(unittest.TestCase):
         array, names = np.ones(10), ("read first", "read last")
         if ronda.rank() == 0:
             names = reversed(names)
-        # Rank 0 submits the operations in reversed order. If each rank waited for its first
-        # operation before it submitted the second, they would wait for ever.
+        # Rank 0 submits the operations in reverse order. If each rank waited for its first
+        # operation before it submitted the second, the ranks would wait forever.
         handles = {name: ronda.allreduce_async(array, name=name) for name in names}
         for handle in handles.values():
             self.assertTrue((handle.wait() == 1).all())

@@ -10,8 +10,8 @@
     ronda.shutdown()
 
 Operations accept NumPy arrays and every object with the buffer protocol, DLPack or the CUDA array
-interface (reductions.py has their arguments). ronda.torch is for tensors of PyTorch. Importing this
-package imports no other library.
+interface (reductions.py documents the arguments). For PyTorch tensors, use ronda.torch. Importing
+this package does not import any other library.
 """
 
 from __future__ import annotations
@@ -48,10 +48,11 @@ __version__ = _binding.version()
 
 def init(process_sets: Sequence[ProcessSet | Sequence[int]] = (), **options: object) -> None:
     """Joins the job that the options or the environment describe, and blocks until every rank has
-    joined. A second call of init() is allowed.
+    joined. If this process has already joined a job, init() shares that job: it adds the process
+    sets, and ignores the options.
 
     Args:
-        process_sets: the sets that exist from the start, the same on every rank (see
+        process_sets: the sets to create at the start, which must be the same on every rank (see
             add_process_set()).
         **options: fields of ronda_options in ronda.h, such as rank, size, master_address,
             cycle_time_ms.
@@ -67,22 +68,22 @@ def shutdown() -> None:
     the job for this process.
 
     Raises:
-        RondaError: the job had failed. shutdown() has nevertheless ended the job for this process.
+        RondaError: the job has failed. shutdown() has still ended it for this process.
     """
     _job.shutdown("ronda")
 
 
 def is_initialized() -> bool:
-    """Whether init() has been called, and shutdown() has not."""
+    """Whether this process has called init(), and not yet shutdown()."""
     return _job.is_initialized("ronda")
 
 
 def rank() -> int:
-    """This process's number in the job, from 0.
+    """The rank of this process in the job, from 0.
 
     Raises:
-        NotInitializedError: init() has not been called. The functions after rank() in this file
-            also raise this error.
+        NotInitializedError: init() has not been called, or shutdown() has been called. size(), the
+            local and cross functions, and should_stop() also raise this error.
     """
     return _of_job("rank")
 
@@ -103,18 +104,18 @@ def local_size() -> int:
 
 
 def cross_rank() -> int:
-    """This process's number, from 0, among the ranks of all hosts that have the same local rank."""
+    """This process's number, from 0, among the ranks with the same local rank on all hosts."""
     return _of_job("cross_rank")
 
 
 def cross_size() -> int:
-    """The number of hosts that have a rank with this local rank."""
+    """The number of hosts that have a rank with this rank's local rank."""
     return _of_job("cross_size")
 
 
 def should_stop() -> bool:
-    """Returns whether SIGTERM has asked some rank to end. All ranks get the same answer, and must
-    call the function the same number of times.
+    """Returns whether SIGTERM has asked any rank to end. All ranks get the same answer, and must
+    call this function the same number of times.
     """
     return _binding.should_stop()
 

@@ -1,12 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Finds the memory of any library's arrays, as the address, the type and the shape that the C ABI
-needs.
+"""Describes the arrays of any library by the address, the type and the shape that the C ABI needs.
 
-The module accepts NumPy arrays and everything with the buffer protocol (bytearray, array.array,
-memoryview, mmap). The module also accepts everything with DLPack in host memory or on a CUDA device
-(tensors of PyTorch, arrays of JAX and CuPy), and everything with the CUDA array interface (arrays
-of Numba). This module imports none of the libraries whose arrays it accepts.
+The module accepts NumPy arrays and objects with the buffer protocol (bytearray, array.array,
+memoryview, mmap). It also accepts objects with DLPack in host memory or on a CUDA device (PyTorch
+tensors, JAX and CuPy arrays), and objects with the CUDA array interface (Numba arrays). It imports
+none of these libraries.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from ronda.types import DType
 Shape = tuple[int, ...]
 
 
-# Values of Buffer.stream: the legacy default stream, and "no need to wait for a stream".
+# Special values of Buffer.stream: the legacy default stream, and no stream to wait for.
 _DEFAULT_STREAM = 0
 _NO_STREAM = -1
 # The number of the legacy default stream in DLPack and the CUDA array interface.
@@ -34,9 +33,9 @@ _LEGACY = 1
 class Buffer(NamedTuple):
     """Row-major memory. `keep` keeps the owner of the memory alive.
 
-    `stream` is None for host memory. On a CUDA device `stream` is a cudaStream_t as a number, and
-    the memory may be used after the present work of this stream. If `stream` is -1, the memory may
-    be used at once.
+    `stream` is None for host memory. On a CUDA device, `stream` is a cudaStream_t as a number: the
+    memory is ready after the work already enqueued on that stream. If `stream` is -1, the memory is
+    ready at once.
     """
 
     dtype: int
@@ -48,31 +47,31 @@ class Buffer(NamedTuple):
     stream: int | None = None
 
     def span(self, is_written: bool) -> Span:
-        """Returns the range of memory of this buffer, for an operation that reads or writes it."""
+        """Returns this buffer's address range, for an operation that reads or writes it."""
         return Span(self.address, self.address + self.byte_count, is_written)
 
 
 def _kind_and_size(name: str) -> tuple[str, int]:
-    """Returns the kind in NumPy's array interface ("" if NumPy has no such type), and the bytes of
-    an element.
+    """Returns the type's kind in NumPy's array interface ("" if NumPy has no such type), and its
+    element size in bytes.
     """
     family = name.rstrip("0123456789")
     kind = {"bool": "b", "uint": "u", "int": "i", "float": "f"}.get(family, "")
     return kind, int(name[len(family) :] or 8) // 8
 
 
-# The names of the types in NumPy and ml_dtypes.
+# The name of each DType in NumPy or ml_dtypes.
 _NAMES: dict[int, str] = {dtype: dtype.name.lower() for dtype in DType}
 
-# The DTypes of NumPy's types, by the kind and the bytes of an element.
+# The DTypes that NumPy itself has, by kind and element size in bytes.
 _DTYPES: dict[tuple[str, int], int] = {
     _kind_and_size(name): dtype for dtype, name in _NAMES.items() if _kind_and_size(name)[0]
 }
 
-# The dtypes of ml_dtypes, by name.
+# The DTypes that only ml_dtypes has, by name.
 _OTHERS = {name: dtype for dtype, name in _NAMES.items() if dtype not in _DTYPES.values()}
 
-# The DTypes and sizes by NumPy's type strings, which begin with the byte order.
+# The DType and the element size of each NumPy type string, which begins with the byte order.
 _NATIVE = "<" if sys.byteorder == "little" else ">"
 _TYPESTRS: dict[str, tuple[int, int]] = {
     f"{'|' if size == 1 else _NATIVE}{kind}{size}": (dtype, size)
@@ -91,7 +90,7 @@ _SUPPORTED = ", ".join(_NAMES.values())
 
 
 def buffer_of(value: Any, role: str) -> Buffer:
-    """Returns the memory of `value`. Numbers and lists become NumPy arrays first.
+    """Returns the memory of `value`. Converts numbers and lists to NumPy arrays first.
 
     Args:
         role: the argument's description in errors: "allreduce: the array".
@@ -119,7 +118,7 @@ def writable_buffer_of(value: Any, role: str) -> Buffer:
     """Like buffer_of(), for memory to which a result is written.
 
     Raises:
-        InvalidArgumentError: as buffer_of(), or the memory is read-only.
+        InvalidArgumentError: as in buffer_of(), or the memory is read-only.
     """
     if not _is_array(value) and _is_plain(value):
         raise InvalidArgumentError(f"{role} is a {type(value).__name__}: pass an array")
@@ -130,7 +129,7 @@ def writable_buffer_of(value: Any, role: str) -> Buffer:
 
 
 def stream_of(function: str, array: Buffer, out: Buffer | None = None) -> int | None:
-    """Returns the stream after whose work the buffers may be used, or None for host memory.
+    """Returns the stream on which the buffers become ready, or None for host memory.
 
     Raises:
         InvalidArgumentError: only one of the buffers is on a device, or their streams differ.
@@ -151,7 +150,7 @@ def stream_of(function: str, array: Buffer, out: Buffer | None = None) -> int | 
 
 
 def new_array(shape: Shape, dtype: int) -> tuple[Any, Buffer]:
-    """Returns a NumPy array with undefined content, and the array's memory."""
+    """Returns an uninitialized NumPy array, and its memory."""
     array = numpy().empty(shape, _numpy_dtype(dtype))
     return array, _of_array_interface(array, "the result")
 
@@ -187,21 +186,20 @@ def numpy() -> Any:
 
 
 def _is_array(value: Any) -> bool:
-    # Looks at the class, because each access to the attribute of an array creates a new interface
-    # object.
+    # Checks the class, because each access to an array's attribute creates a new interface object.
     return hasattr(type(value), "__array_interface__") and hasattr(value, "__setitem__")
 
 
 def _is_masked(value: Any) -> bool:
-    """Whether `value` is a numpy.ma array. Looks at attributes, because NumPy is not imported
-    here.
+    """Whether `value` is a numpy.ma array. Checks attributes, because this module does not import
+    NumPy.
     """
     return hasattr(type(value), "mask") and hasattr(type(value), "filled")
 
 
 def _is_plain(value: Any) -> bool:
-    """Whether NumPy must make an array of the value, and keep this array. NumPy's own scalars also
-    need an array, because their memory does not last.
+    """Whether `value` must first be converted to a NumPy array. NumPy scalars must be converted
+    too, because the memory in their array interface is temporary.
     """
     return isinstance(value, (int, float, list, tuple)) or hasattr(value, "__array_interface__")
 
@@ -242,7 +240,7 @@ def _check_contiguous(is_contiguous: bool, role: str) -> None:
 
 
 def _is_row_major(shape: Shape, strides: Shape | None) -> bool:
-    """Args: strides: in any unit, with the smallest for neighbours in the last dimension."""
+    """Args: strides: in elements, not bytes."""
     if strides is None or math.prod(shape) == 0:
         return True
     expected = 1
@@ -261,8 +259,8 @@ def _of_cuda_array_interface(array: Any, role: str) -> Buffer:
     interface = array.__cuda_array_interface__
     if interface.get("mask") is not None:
         raise InvalidArgumentError(f"{role} has a mask, which does not travel")
-    # If the entry "stream" is None, no synchronization is needed. Versions of the interface before
-    # 3 have no such entry.
+    # A "stream" of None means that no synchronization is needed. Versions of the interface before 3
+    # have no "stream".
     stream = interface.get("stream", _LEGACY)
     if stream is None:
         stream = _NO_STREAM
@@ -284,7 +282,7 @@ def _of_interface(array: Any, interface: dict[str, Any], role: str) -> Buffer:
 
 
 def _of_unusual_type(array: Any, typestr: str, role: str) -> tuple[int, int]:
-    """Returns the type of the elements, and their size."""
+    """Returns the DType and the size of the elements."""
     name = getattr(getattr(array, "dtype", None), "name", typestr)
     if name in _OTHERS:
         return _OTHERS[name], array.dtype.itemsize
@@ -296,7 +294,7 @@ def _of_unusual_type(array: Any, typestr: str, role: str) -> tuple[int, int]:
 
 
 class _PyBuffer(ctypes.Structure):
-    """The struct Py_buffer. Py_buffer is in the stable ABI since Python 3.11, and had the same
+    """The struct Py_buffer, which has been in the stable ABI since Python 3.11, and had the same
     layout before.
     """
 
@@ -336,7 +334,7 @@ def _of_buffer_protocol(value: Any, role: str) -> Buffer:
 
 
 class _DlTensor(ctypes.Structure):
-    """The struct DLTensor, with which the struct in a DLPack capsule begins."""
+    """The struct DLTensor, which is the first field of the struct in a DLPack capsule."""
 
     _fields_ = [
         ("data", ctypes.c_void_p),
@@ -371,12 +369,11 @@ def _of_dlpack(value: Any, role: str) -> Buffer:
         )
     stream = _DEFAULT_STREAM if device in _DL_CUDA_DEVICES else None
     try:
-        # The library that owns the memory makes the given stream wait for the memory's content.
+        # The library that owns the memory makes the given stream wait for the work that fills it.
         capsule = value.__dlpack__() if stream is None else value.__dlpack__(stream=_LEGACY)
     except (BufferError, RuntimeError, TypeError) as error:
         raise InvalidArgumentError(f"{role}: {error}") from None
-    # Ronda keeps the capsule, because its destructor releases the memory. No other code gets the
-    # capsule.
+    # Ronda keeps the capsule and does not mark it as used: its destructor then releases the memory.
     tensor = _DlTensor.from_address(_capsule_pointer(capsule, b"dltensor"))
     shape = tuple(tensor.shape[: tensor.ndim])
     strides = tuple(tensor.strides[: tensor.ndim]) if tensor.strides else None

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Finds the errors of Ronda behind the errors that a framework raises when its graph fails.
+"""Recovers Ronda's errors from the errors that a framework raises when its graph fails.
 
 If a function that a graph calls raises an exception, TensorFlow and JAX raise an exception of their
-own class with the same text. This module keeps the original exception. If the graph has called an
-operation without Python, the native library keeps the operation's error.
+own class with the same text. This module keeps the original exception. If a graph calls an
+operation without Python, the extension module keeps the operation's error.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ _last: RondaError | None = None
 
 @contextlib.contextmanager
 def kept() -> Iterator[None]:
-    """A context for the body of a function that a graph calls. Keeps the error that the body
-    raises.
+    """A context manager for the body of a function that a graph calls. Keeps the error that the
+    body raises.
     """
     global _last
     try:
@@ -46,8 +46,8 @@ def original_of(error: BaseException) -> RondaError | None:
 
 
 def _written_in(text: str) -> RondaError | None:
-    """Returns an error of Ronda that is made from the framework's text, because a later error has
-    replaced the error that this module had kept.
+    """Recreates Ronda's error from the framework's text. Needed when a later error has replaced the
+    kept error.
     """
     found = re.search(r"\b([A-Z]\w+Error): (.*)", text, re.S)
     kind = getattr(errors, found[1], None) if found else None

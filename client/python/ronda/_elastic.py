@@ -30,8 +30,8 @@ def is_elastic() -> bool:
 
 
 class HostsUpdatedInterrupt(RuntimeError):
-    """Raised to start the training function again with its present state, because the members of an
-    elastic job change, or because the program requests a restart.
+    """Raised to restart the training function with its current state, because the members of an
+    elastic job are changing, or because the program requests a restart.
     """
 
     def __init__(self, skip_sync: bool = False) -> None:
@@ -58,28 +58,28 @@ class State:
         self._source = 0
 
     def register_reset_callbacks(self, callbacks: Iterable[Callable[[], object]]) -> None:
-        """Registers functions that are called when the ranks have joined again."""
+        """Registers functions to call after the ranks have rejoined the job."""
         self._reset_callbacks.extend(callbacks)
 
     def on_reset(self) -> None:
-        """Called when the ranks have joined again."""
+        """Called after the ranks have rejoined the job."""
         self.reset()
         for callback in self._reset_callbacks:
             callback()
 
     def commit(self) -> None:
-        """Saves the present state in memory, for a later restore()."""
+        """Saves the current state in memory, for a later restore()."""
         native.elastic_begin_update()
         self.save()
         native.elastic_end_update()
         self.check_host_updates()
 
     def check_host_updates(self) -> None:
-        """In an elastic job, checks whether the members change. All ranks get the same answer, and
-        must call the function the same number of times.
+        """In an elastic job, checks whether the members are changing. All ranks get the same
+        answer, and must call this function the same number of times.
 
         Raises:
-            HostsUpdatedInterrupt: the members change.
+            HostsUpdatedInterrupt: the members are changing.
             SystemExit: this rank was asked to leave, and has left.
         """
         change = native.elastic_poll() if is_elastic() else 0
@@ -99,14 +99,14 @@ class State:
             native.elastic_end_update()
 
     def _root(self) -> tuple[int, ...]:
-        # A program's own functions for Horovod accept no rank, and copy from rank 0.
+        # A program's own bcast_object may have no root argument, and always broadcast from rank 0.
         return (self._source,) if self._source else ()
 
     def _broadcast(self, value: Any) -> Any:
         return self._bcast_object(value, *self._root())
 
     def save(self) -> None:
-        """Saves the present state."""
+        """Saves the current state."""
         raise NotImplementedError
 
     def restore(self) -> None:
@@ -118,7 +118,7 @@ class State:
         raise NotImplementedError
 
     def reset(self) -> None:
-        """Called when the ranks have joined again, before sync()."""
+        """Called after the ranks have rejoined the job, before sync()."""
 
 
 class ObjectState(State):
@@ -134,7 +134,7 @@ class ObjectState(State):
         Args:
             bcast_object: copies rank 0's object to all ranks.
             get_rank: returns this rank.
-            **kwargs: names and first values of the attributes.
+            **kwargs: names and initial values of the attributes.
         """
         self._saved_state = kwargs
         self._set_attributes()
@@ -163,11 +163,11 @@ class ObjectState(State):
 
 _Result = TypeVar("_Result")
 
-# After these errors a job of fixed size cannot go on, because a rank may be missing.
+# A job of fixed size cannot continue after these errors, because a rank may be missing.
 _FATAL = (errors.PeerFailedError, errors.InvalidArgumentError, errors.OutOfMemoryError)
 
-# After these errors the remaining ranks of an elastic job can go on. An error whose class is
-# RondaError itself does not come from Ronda: the program has raised it, under the name
+# The remaining ranks of an elastic job can continue after these errors. Ronda itself raises only
+# subclasses of RondaError; a plain RondaError was raised by the program, under the name
 # HorovodInternalError.
 _RECOVERABLE = (errors.PeerFailedError, errors.DeadlineError)
 
@@ -176,11 +176,11 @@ def run(func: Callable[..., _Result]) -> Callable[..., _Result]:
     """Decorates a training function whose first argument is a State.
 
     The state is synchronized before the function runs. If the function raises HorovodInternalError,
-    the state returns to its last commit, the ranks join the job again, and the function runs again.
-    In an elastic job the function also runs again when a rank has died, or when the members change.
-    A rank that SIGTERM asks to leave ends with SystemExit(0) at its next commit. If a job that is
-    not elastic loses a rank, the error leaves run(), and the user must start the job again from a
-    checkpoint.
+    the state returns to its last commit, the ranks rejoin the job, and the function runs again. In
+    an elastic job the function also runs again when a rank has died, or when the members change. A
+    rank that SIGTERM asks to leave raises SystemExit(0) at its next commit. If a job that is not
+    elastic loses a rank, the decorated function raises the error, and the user must restart the job
+    from a checkpoint.
     """
 
     @functools.wraps(func)

@@ -1,23 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Sets the variables in which other libraries of this process read its rank, the job's size, and so
-on.
+"""Sets the environment variables from which other libraries in this process read ranks and sizes.
 
 torch.distributed's env:// reads RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, MASTER_ADDR and
-MASTER_PORT. Lightning also reads GROUP_RANK. Programs written for Horovod read HOROVOD_RANK and its
-companions. rondarun sets these variables before its ranks begin. Other launchers set some or none
-of these variables. export() follows these rules:
+MASTER_PORT. Lightning also reads GROUP_RANK. Programs written for Horovod read HOROVOD_RANK and the
+like. rondarun sets all these variables before it starts the ranks. Other launchers set some or none
+of them. export() follows these rules:
 
-- The variables of ranks and sizes are set, even if they had other values, because a process that
-  reads two different ranks would compute wrong results. The values differ only if a rank of another
-  job started this process.
+- Variables for ranks and sizes are overwritten, because a process that reads two different ranks
+  computes wrong results. The old values differ only if a rank of another job started this process.
 - MASTER_ADDR and MASTER_PORT keep the user's values if they are set. Ronda does not use these two
-  variables: they are the address of the store of torch.distributed, where rank 0 listens. rondarun
-  sets both. Under Open MPI's mpirun on one host, and under Slurm, Ronda derives both variables from
-  the name of the job. With MPICH, and under mpirun on several hosts, the user must set both
-  variables, as without Ronda.
-- The variables are set while the job exists. The end of the job restores the previous values.
-  Variables that the program itself has changed stay as they are.
+  variables: they are the address at which rank 0 serves torch.distributed's store. rondarun sets
+  both. Under Open MPI's mpirun on one host, and under Slurm, Ronda derives both variables from the
+  job's name. With MPICH, and under mpirun on several hosts, the user must set both variables, as
+  without Ronda.
+- The variables stay set until the job ends. Then their previous values are restored, except where
+  the program itself has changed a variable.
 
 The native library knows which variables each launcher sets.
 """
@@ -35,8 +33,7 @@ from ronda import errors
 from ronda._library import native
 from ronda._ports import free_port
 
-# For each number that a process has in its job, the variables in which other libraries read this
-# number.
+# The environment variables from which other libraries read each rank and size.
 _EXPORTED = {
     "rank": ("RANK", "HOROVOD_RANK"),
     "size": ("WORLD_SIZE", "HOROVOD_SIZE"),
@@ -50,8 +47,8 @@ _LOCAL_FIELDS = ("local_rank", "local_size")
 _NAMES_OF_PLACE = {name for names in _EXPORTED.values() for name in names} | {
     f"RONDA_{field.upper()}" for field in _EXPORTED if field != "host"
 }
-# This variable contains the file descriptor over which a member of an elastic job gets its rank in
-# each epoch.
+# This variable holds the file descriptor through which a member of an elastic job receives its rank
+# in each epoch.
 _MEMBERSHIP = "RONDA_MEMBERSHIP_FD"
 
 
@@ -75,24 +72,22 @@ class _Change(NamedTuple):
     before: str | None  # None: it was not set
 
 
-# The changes that export() has made. A variable that the program has changed since then is not
+# The changes that export() has made. Variables that the program has changed since then are not
 # restored.
 _ours: dict[str, _Change] = {}
 _announced = False
 
 
 def announce() -> None:
-    """Sets the variables to the ranks and sizes from the launcher, for the whole life of the
-    process, also after the end of a job.
-    """
+    """Sets the variables to the launcher's ranks and sizes. end() sets them again after a job."""
     global _announced
     _announced = True
     export()
 
 
 def export() -> None:
-    """Sets the variables of the job. Without a job, sets the variables to the ranks and sizes from
-    the launcher, if there is one.
+    """Sets the variables to the job's ranks and sizes. Without a job, uses the launcher's ranks and
+    sizes, if there is a launcher.
 
     init() calls export(). Code that needs the variables before init(), for instance env://, must
     call export() itself.
@@ -118,8 +113,8 @@ def launcher() -> Launcher:
 
 
 def place_on_host() -> int | None:
-    """Returns the number on its host, from 0, that the launcher gave this process at its start;
-    None if the launcher gave none. The number stays the same in all epochs of an elastic job.
+    """Returns the local rank that the launcher gave this process at its start, or None if the
+    launcher gave none. The value stays the same in all epochs of an elastic job.
     """
     with _without_ours():
         number: int | None = _told().get("local_rank")
@@ -127,8 +122,8 @@ def place_on_host() -> int | None:
 
 
 def withdraw() -> None:
-    """Restores the values from before export(), so that Ronda reads the values that the launcher
-    has set, and not the values that export() has set.
+    """Restores the values from before export(), so that Ronda reads the launcher's values, and not
+    its own.
     """
     for name, change in _unchanged().items():
         _put(name, change.before)
@@ -151,8 +146,8 @@ def inherited() -> dict[str, str]:
 
 
 def variables(place: Mapping[str, int]) -> dict[str, str]:
-    """Returns the variables of Ronda, torchrun and Horovod that give another process the ranks and
-    sizes in `place`.
+    """Returns the variables of Ronda, torchrun and Horovod that pass the ranks and sizes in `place`
+    to another process.
     """
     return {
         name: str(value)
@@ -217,8 +212,8 @@ def _place_of_job() -> dict[str, int]:
 
 
 def _with_host(place: dict[str, int]) -> dict[str, int]:
-    """Adds the number of the host, if all hosts have equally many ranks and the ranks of a host are
-    consecutive.
+    """Adds the host's number, if all hosts have the same number of ranks, and the ranks on each
+    host are consecutive.
     """
     if {"rank", "size", "local_rank", "local_size", "cross_rank", "cross_size"} <= place.keys():
         host, each = place["cross_rank"], place["local_size"]
@@ -229,7 +224,7 @@ def _with_host(place: dict[str, int]) -> dict[str, int]:
 
 
 def _address(place: Mapping[str, int], told: Mapping[str, Any]) -> tuple[str, int] | None:
-    """Returns the address at which rank 0 may listen, which is the same on all ranks."""
+    """Returns an address at which rank 0 may listen, the same on all ranks, or None."""
     if told["launcher"] != Launcher.NONE:
         return (told["store_address"], told["store_port"]) if "store_port" in told else None
     return _free_address() if place.get("size") == 1 else None

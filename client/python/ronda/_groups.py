@@ -31,7 +31,7 @@ def check(groups: Groups, noun: str, is_member: Callable[[Any], bool]) -> None:
         is_member: whether an object may be a member.
 
     Raises:
-        ValueError: `groups` is of another kind than DistributedOptimizer accepts.
+        ValueError: DistributedOptimizer does not accept this kind of `groups`.
     """
     if groups is None:
         return
@@ -68,10 +68,10 @@ def reduce_in_groups(
     Args:
         groups: as for DistributedOptimizer.
         variables: one for each gradient; only used if `groups` are lists.
-        reduce: called with the ending of a group's name, and with its gradients.
+        reduce: called with the suffix of the group's name, and the group's gradients.
 
     Raises:
-        ValueError: no variable of the lists is among `variables`.
+        ValueError: none of the variables in the lists is in `variables`.
     """
     reduced = list(gradients)
     present = [i for i, each in enumerate(gradients) if each is not None]
@@ -83,9 +83,7 @@ def reduce_in_groups(
 
 
 def _partition(groups: Groups, variables: Sequence[Any], present: list[int]) -> list[list[int]]:
-    """Returns the indices of the gradients of each group, in the order in which groups are
-    reduced.
-    """
+    """Returns each group's gradient indices, in the order in which the groups are reduced."""
     if not groups:
         return [present] if present else []
     if isinstance(groups, int):

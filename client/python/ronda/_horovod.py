@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The part of Horovod's API for the job, which all frameworks share: init, ranks, timeline, and the
-features of the installation.
+"""The part of Horovod's API that all frameworks share: init, ranks, the timeline, and the features
+of the installation.
 """
 
 from __future__ import annotations
@@ -75,8 +75,8 @@ _shutdown_hooks: list[Callable[[], None]] = []
 def init(
     comm: Sequence[int] | None = None, process_sets: Sequence[ProcessSet] | str | None = None
 ) -> None:
-    """Joins the job that the environment describes, and blocks until every rank has joined. A
-    second call of init() is allowed.
+    """Joins the job that the environment describes, and blocks until every rank has joined. If this
+    process has already joined a job, init() shares that job, and adds the process sets.
 
     Args:
         comm: None, or the ranks of the job in order. For a subset of the ranks, use process sets:
@@ -85,7 +85,7 @@ def init(
             added later.
 
     Raises:
-        ValueError: `comm` has another value.
+        ValueError: `comm` does not list all ranks of the job in order.
         HorovodInternalError: the ranks have incompatible settings, or some did not join in time.
     """
     sets = [] if process_sets is None or isinstance(process_sets, str) else list(process_sets)
@@ -115,14 +115,12 @@ def reform(reason: str | None) -> None:
 
 
 def at_shutdown(forget: Callable[[], None]) -> None:
-    """Registers the function `forget`. Ronda calls `forget` whenever the job, or an epoch of the
-    job, ends.
-    """
+    """Registers a function that shutdown() and reform() call before they leave the job."""
     _shutdown_hooks.append(forget)
 
 
 def is_initialized() -> bool:
-    """Whether init() has been called, and shutdown() has not."""
+    """Whether this process has called init(), and not yet shutdown()."""
     return job.is_initialized(_USER)
 
 
@@ -138,8 +136,8 @@ def _checked(value: int) -> int:
 
 
 def size() -> int:
-    """The number of ranks. The functions size() to is_homogeneous() raise ValueError before
-    init().
+    """The number of ranks. Before init(), size(), rank(), the local and cross functions, and
+    is_homogeneous() raise a ValueError.
     """
     return _checked(native.size())
 
@@ -155,7 +153,7 @@ def cross_size() -> int:
 
 
 def rank() -> int:
-    """This process's number in the job."""
+    """The rank of this process in the job."""
     return _checked(native.rank())
 
 
@@ -165,7 +163,7 @@ def local_rank() -> int:
 
 
 def cross_rank() -> int:
-    """The number of this process's host among the hosts that have a rank with its local rank."""
+    """The index of this host among the hosts that have a rank with this rank's local rank."""
     return _checked(native.cross_rank())
 
 
@@ -190,7 +188,7 @@ def start_timeline(file_path: str, mark_cycles: bool = False) -> None:
 
 
 def stop_timeline() -> None:
-    """Ends the timeline's file, if one is being written.
+    """Stops the timeline, if one is being written.
 
     Raises:
         ValueError: the process has no job.
@@ -200,8 +198,8 @@ def stop_timeline() -> None:
 
 
 def _has_plugin(variable: str, file: str) -> bool:
-    """Whether the plugin exists: at the path in the environment variable, or, if the variable is
-    not set, in the package.
+    """Whether the plugin exists: at the path in the environment variable if it is set, and
+    otherwise in the package.
     """
     named = os.environ.get(variable)
     place = Path(named) if named else Path(__file__).parent / "lib" / file

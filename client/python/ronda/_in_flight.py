@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Operations that have been started, and the memory that they use.
+"""Tracks the operations in flight, and the memory that they use.
 
 Operations on the same memory take effect in the order in which a rank starts them. Ronda's engine
 orders operations by name, not by memory. For this reason, an operation that changes memory waits
@@ -36,13 +36,12 @@ class Started(Protocol):
         """Whether the operation has ended. Never waits."""
 
     def settle(self) -> None:
-        """Waits until the operation has ended. Raises no error; wait() raises the operation's
-        error.
-        """
+        """Waits until the operation has ended. Does not raise its error; wait() does."""
 
 
-# A use of memory: its begin, a unique number, its end, whether the operation writes to it, and the
-# operation. Comparing two uses never reaches the operation, because the numbers differ.
+# A use of memory: the first address, a unique number, the end address, whether the operation
+# writes, and the operation. A comparison of two uses never compares the operations, because the
+# numbers differ.
 _Use = tuple[int, int, int, bool, Started]
 
 
@@ -56,11 +55,11 @@ class InFlight:
         self._lock = threading.Lock()
         self._uses: list[_Use] = []  # in ascending order
         self._longest = 0  # an upper limit of the bytes of a span
-        # The operations in the order of their last check.
+        # The operations, from the least to the most recently checked.
         self._operations: dict[Started, list[_Use]] = {}
         self._numbers = itertools.count()
-        # The newest operation, which enters the other collections only when the next operation
-        # comes, because most operations have ended by then.
+        # The newest operation. It is added to the two collections above only when the next
+        # operation arrives, because most operations have ended by then.
         self._newest: tuple[Started, Sequence[Span]] | None = None
 
     def __bool__(self) -> bool:
@@ -68,8 +67,8 @@ class InFlight:
         return self._newest is not None or bool(self._operations)
 
     def wait_for_users_of(self, spans: Sequence[Span]) -> None:
-        """Waits for the earlier operations that conflict with an operation on `spans`. Also removes
-        some operations that have ended from the collection.
+        """Waits for the earlier operations that conflict with an operation on `spans`. Also drops
+        some ended operations from the collection.
         """
         if not self:
             return
@@ -123,7 +122,7 @@ class InFlight:
         self._operations[operation] = uses
 
     def forget(self, operation: Started) -> None:
-        """Removes an operation that has ended from the collection, if the operation is there."""
+        """Drops an ended operation, if the collection still has it."""
         with self._lock:
             if self._newest is not None and self._newest[0] is operation:
                 self._newest = None
@@ -134,11 +133,11 @@ class InFlight:
                 self._longest = 0
 
     def forget_ended(self, most: int | None = None) -> None:
-        """Removes operations that have ended from the collection.
+        """Drops ended operations from the collection.
 
         Args:
-            most: how many operations to check, beginning with the operations whose last check is
-                longest ago. None means all operations.
+            most: how many operations to check, starting with the least recently checked. None means
+                all.
         """
         with self._lock:
             self._enter_newest()
@@ -163,10 +162,11 @@ IN_FLIGHT = InFlight()
 
 
 def first_conflict(members: Sequence[Sequence[Span]]) -> tuple[int, int] | None:
-    """Returns two operations of a group of which one changes memory of the other, or None.
+    """Returns two operations of a group, one of which writes to memory that the other uses, or
+    None.
 
     Args:
-        members: the memory of each operation. An operation's input and output may overlap.
+        members: the memory of each operation. An operation's own input and output may overlap.
     """
     ordered = sorted(
         (*span, i) for i, spans in enumerate(members) for span in spans if span.begin < span.end

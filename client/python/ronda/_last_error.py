@@ -3,8 +3,8 @@
 """Writes the exception that ends this process to a file, so that rondarun can quote it.
 
 rondarun gives each rank a file in memory (ErrorFile in programs/rondarun/supervise/job_part.h).
-Without the file rondarun would guess the exception from what the rank prints. A guess can be wrong,
-because libraries and the program's own handlers also print lines.
+Without the file, rondarun would have to guess the exception from the rank's output. A guess can be
+wrong, because libraries and the program's own handlers also print to it.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ _OWN_PROCESS = os.getpid()
 def leave() -> None:
     """Writes an uncaught exception to rondarun's file.
 
-    Call this function at the exit of the interpreter. The interpreter sets sys.last_value for an
-    uncaught exception, even if another sys.excepthook prints the exception. Does nothing without an
+    Call this function at interpreter exit. The interpreter sets sys.last_value for an uncaught
+    exception, even if another sys.excepthook prints the exception. Does nothing without an
     exception, without rondarun, and in a process that the rank has forked.
     """
     error = getattr(sys, "last_value", None)

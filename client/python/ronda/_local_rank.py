@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Handles the argument --local_rank, with which torch.distributed.launch gave a program its local
-rank.
+"""Handles --local_rank, the argument through which torch.distributed.launch passed a program its
+local rank.
 
 Programs for old versions of PyTorch have `parser.add_argument("--local_rank", default=0)`, and
-later programs have "--local-rank". If no launcher passes the argument, the program uses its default
-on every rank. All ranks of such a job use one GPU, and each rank treats itself as the first.
+later programs have "--local-rank". Without the argument, every rank uses the program's default: all
+ranks on a host then use the same GPU, and each acts as the first rank.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ def asked_for_by(source: str) -> str | None:
 def spelling_for(program: str) -> str:
     """Returns the spelling of the argument that this program expects.
 
-    If the program's main file declares the argument, returns its spelling there. If the main file
-    does not declare it, returns the spelling that the installed torch.distributed.launch uses.
+    Uses the spelling in the program's main file. If that file does not declare the argument, uses
+    the spelling of the installed torch.distributed.launch.
     """
     asked = asked_for_by(_text_of(program))
     if asked is not None:

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* This file of the module ronda._native has the functions of the job and its process sets, and the list of all
- * functions. */
+/* The functions of ronda._native for the job and its process sets, and the module itself. */
 #include "client/python/ronda/_native.h"
 
 #include <stdio.h>
@@ -24,8 +23,8 @@ typedef struct JobArguments {
   ronda_elastic_source source;
 } JobArguments;
 
-/* A call, and the objects to which its arguments refer. A JobCall is on the heap, because the call may go on after a
- * signal has ended the wait in Python. */
+/* A call, and the objects to which its arguments refer. A JobCall is on the heap, because the call may continue after a
+ * signal has interrupted the wait in Python. */
 typedef struct JobCall {
   JobArguments arguments;
   Reader reader;
@@ -49,7 +48,7 @@ static void EndCall(JobCall* call) {
   free(call);
 }
 
-/* Creates a call, and reads the arguments of a function into it. After a failure returns NULL with an exception. */
+/* Creates a call, and reads the arguments of a function into it. Returns NULL with an exception set on failure. */
 static JobCall* ReadCall(const Signature* signature, PyObject* const* values, Py_ssize_t count) {
   JobCall* const call = BeginCall();
   if (call == NULL || Read(signature, values, count, &call->arguments, &call->reader) == 0) return call;
@@ -57,7 +56,7 @@ static JobCall* ReadCall(const Signature* signature, PyObject* const* values, Py
   return NULL;
 }
 
-/* Runs `body`. Returns None, or NULL with an exception. Unless `id` is NULL, writes the process set's id to `*id`.
+/* Runs `body`. Returns None, or NULL with an exception set. Unless `id` is NULL, writes the process set's id to `*id`.
  * Frees the call. */
 static PyObject* RunCall(JobCall* call, ronda_status (*body)(void* arguments), ronda_process_set* id) {
   int abandoned = 0;
@@ -142,7 +141,7 @@ static PyObject* ShouldStop(PyObject* module, PyObject* none) {
 }
 
 /* Sets an item. If `value` is NULL because of an exception, does nothing. Releases `value`. Returns 0, or -1 with an
- * exception. */
+ * exception set. */
 static int SetItem(PyObject* dict, const char* name, PyObject* value) {
   const int failed = value == NULL || PyDict_SetItemString(dict, name, value) != 0;
   Py_XDECREF(value);
@@ -180,7 +179,7 @@ static const struct {
     NUMBER_OF_PLACE(local_size), NUMBER_OF_PLACE(cross_rank), NUMBER_OF_PLACE(cross_size),
 };
 
-/* Returns 0, or -1 with an exception. */
+/* Returns 0, or -1 with an exception set. */
 static int WritePlace(const ronda_place* place, PyObject* into) {
   for (size_t i = 0; i < sizeof(kPlace) / sizeof(*kPlace); ++i) {
     int number = -1;
@@ -205,7 +204,7 @@ static PyObject* GetPlace(PyObject* module, PyObject* none) {
 
 static PyObject* JobStatus(PyObject* module, PyObject* none) { return NoneOrRaise(ronda_job_status()); }
 
-/* Calls a function of the C ABI that takes the text `value`. `name` is the name of the text in errors. */
+/* Calls a function of the C ABI that takes the text `value`. `name` describes the text in errors. */
 static PyObject* CallWithText(const char* name, PyObject* value, ronda_status (*function)(const char*)) {
   const Field field = {name, kText, 0, 0};
   const char* text = NULL;
@@ -307,7 +306,7 @@ static ronda_status DoMonitoredBarrier(void* arguments) {
   return ronda_monitored_barrier(job->process_set, job->timeout_s);
 }
 
-/* Runs `body`, which makes a process set, and returns the set's id. */
+/* Runs `body`, which creates a process set, and returns the set's id. */
 static PyObject* MakeProcessSet(const Signature* signature, ronda_status (*body)(void* arguments),
                                 PyObject* const* values, Py_ssize_t count) {
   JobCall* const call = ReadCall(signature, values, count);
@@ -340,7 +339,7 @@ static PyObject* MonitoredBarrier(PyObject* module, PyObject* const* values, Py_
   return call == NULL ? NULL : RunCall(call, DoMonitoredBarrier, NULL);
 }
 
-/* Returns 0, or -1 with an exception. */
+/* Returns 0, or -1 with an exception set. */
 static int ToSet(PyObject* value, JobArguments* arguments) { return ReadField(&kIdFields[0], value, arguments, NULL); }
 
 static PyObject* ProcessSetSize(PyObject* module, PyObject* value) {
@@ -440,7 +439,7 @@ static PyModuleDef module_definition = {
     .m_size = -1, /* the process has one job */
 };
 
-/* Makes Python call _close() at exit. Functions that are registered later run before _close(). */
+/* Registers _close() with atexit. Functions that are registered later run before _close(). */
 static int RegisterAtExit(PyObject* module) {
   PyObject* const at_exit = PyImport_ImportModule("atexit");
   PyObject* const close = at_exit == NULL ? NULL : PyObject_GetAttrString(module, "_close");

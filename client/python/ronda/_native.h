@@ -21,13 +21,13 @@
 
 /* -- Errors -- */
 
-/* Raises the exception of `status` with `text`. Returns NULL. */
+/* Raises the exception for `status` with `text`. Returns NULL. */
 PyObject* Raise(ronda_status status, const char* text);
 
-/* Returns None, or raises the error of this thread's last call of the C ABI. */
+/* Returns None, or raises the error of this thread's last C ABI call. */
 PyObject* NoneOrRaise(ronda_status status);
 
-/* Returns the exception of `status` as a new reference, or NULL with an exception. */
+/* Returns the exception for `status` as a new reference, or NULL with an exception set. */
 PyObject* MakeError(ronda_status status, const char* text);
 
 PyObject* SetErrorTypes(PyObject* module, PyObject* types);
@@ -43,11 +43,11 @@ typedef struct FirstError {
   char text[RONDA_ERROR_ROOM];
 } FirstError;
 void RecordError(FirstError* error, ronda_status status, const char* text);
-/* Like RecordError(), with the error text of this thread's last call of the C ABI. */
+/* Like RecordError(), with the error text of this thread's last C ABI call. */
 void RecordStatus(FirstError* error, ronda_status status);
 
-/* Writes the error text for the framework, with the name of Ronda's exception class, and keeps the error for
- * carried_error(). Returns the error code for the framework, which is a code of absl::Status. */
+/* Writes the framework's error text, which begins with the name of Ronda's exception class, and keeps the error for
+ * carried_error(). Returns the error code for the framework, a code of absl::Status. */
 int CarryError(ronda_status status, const char* text, char* message, size_t room);
 
 /* -- Arguments: read by position into a struct, with a table -- */
@@ -93,8 +93,8 @@ typedef struct Signature {
 #define SIGNATURE(function, fields, required) \
   { function, fields, required, (int)(sizeof(fields) / sizeof(*(fields))) }
 
-/* Memory to which arguments refer, in a buffer on the stack and in blocks on the heap. A Reader does not include the
- * objects that the caller holds. */
+/* Memory to which arguments refer: first `space`, then blocks on the heap. The caller keeps the Python objects
+ * alive. */
 typedef struct Reader {
   PyObject* keep; /* borrowed; NULL: none */
   int is_on_gpu;  /* whether there was a stream */
@@ -106,16 +106,16 @@ typedef struct Reader {
 void BeginReading(Reader* reader);
 void EndReading(Reader* reader);
 
-/* Returns zeroed memory that lives until EndReading, or NULL with an exception. */
+/* Returns zeroed memory that lives until EndReading, or NULL with an exception set. */
 void* TakeMemory(Reader* reader, size_t bytes);
 
-/* Writes `value` to the field of the struct `into`. Returns 0, or -1 with an exception. */
+/* Writes `value` to the field of the struct `into`. Returns 0, or -1 with an exception set. */
 int ReadField(const Field* field, PyObject* value, void* into, Reader* reader);
 
 /* Like ReadField(), for all arguments of a call. Fields without an argument keep their value. */
 int Read(const Signature* signature, PyObject* const* values, Py_ssize_t count, void* into, Reader* reader);
 
-/* Returns the elements of a sequence, as a new reference to a tuple or list, or NULL with an exception. */
+/* Returns the elements of a sequence, as a new reference to a tuple or list, or NULL with an exception set. */
 PyObject* Elements(PyObject* sequence, Py_ssize_t* count);
 /* Returns an element of the result of Elements(), as a borrowed reference. */
 PyObject* Element(PyObject* elements, Py_ssize_t index);
@@ -131,13 +131,13 @@ typedef struct GroupReader {
   const char* name;
 } GroupReader;
 
-/* Reads the arguments of allreduces. Returns 0, or -1 with an exception. The caller must call EndReadingGroup. */
+/* Reads the arguments of allreduces. Returns 0, or -1 with an exception set. The caller must call EndReadingGroup. */
 int ReadAllreduces(const char* function, PyObject* const* values, Py_ssize_t count, GroupReader* group);
 void EndReadingGroup(GroupReader* group);
 
 /* -- Objects that are kept for handles and groups -- */
 
-/* A hash table with open addressing. The keys are handles, or addresses of groups. The values are objects. */
+/* A hash table with open addressing. The keys are handles, or addresses of groups. The values are Python objects. */
 typedef struct KeepTable {
   struct KeepEntry* entries; /* 2^bits, or NULL */
   int bits;
@@ -147,10 +147,10 @@ typedef struct KeepTable {
 extern KeepTable kept_by_handle;
 extern KeepTable kept_by_group;
 
-/* Makes room for `count` more entries. The room is certain only until the GIL is released. Returns 0, or -1 with an
- * exception. */
+/* Reserves room for `count` more entries. The reservation lasts only until the GIL is released. Returns 0, or -1 with
+ * an exception set. */
 int KeepReserve(KeepTable* table, size_t count);
-/* Adds `object` for a key, with a new reference. Adds no entry for NULL and None. REQUIRES: the table has room for an
+/* Adds `object` under a key, with a new reference. Adds nothing for NULL and None. REQUIRES: the table has room for an
  * entry. */
 void KeepPut(KeepTable* table, int64_t key, PyObject* object);
 /* Returns a borrowed reference, or NULL if the table has no such key. */
@@ -162,30 +162,29 @@ PyObject* KeepTake(KeepTable* table, int64_t key);
 
 typedef ronda_status (*SubmitFunction)(const void* arguments, ronda_handle* handle);
 
-/* Submits an operation on a GPU, keeps `keep` for its handle, and returns the handle. Returns NULL with an exception.
- * Submits without the GIL, because a lane may wait for NCCL to connect the ranks, or for the launch of an earlier
- * operation. */
+/* Submits a GPU operation, keeps `keep` for its handle, and returns the handle, or NULL with an exception set. Releases
+ * the GIL, because a lane may wait for NCCL to connect the ranks, or for the launch of an earlier operation. */
 PyObject* SubmitWithoutGil(SubmitFunction submit, const void* arguments, PyObject* keep);
 
 /* -- The interpreter, for Ronda's threads -- */
 
-/* If the interpreter still runs, takes the GIL and returns 1; the thread must then call LeaveInterpreter(). Returns
- * 0 if the interpreter has ended. A thread may call EnterInterpreter() with or without the GIL. */
+/* If the interpreter is still running, takes the GIL and returns 1; the thread must then call LeaveInterpreter().
+ * Returns 0 if the interpreter has ended. A thread may call EnterInterpreter() with or without the GIL. */
 int EnterInterpreter(PyGILState_STATE* state);
 void LeaveInterpreter(PyGILState_STATE state);
 
-/* Makes EnterInterpreter() return 0 to Ronda's threads from now on. Waits until no thread of Ronda is in the
- * interpreter. Called at exit. */
+/* From now on, EnterInterpreter() returns 0. Waits until none of Ronda's threads is in the interpreter. Called at
+ * exit. */
 PyObject* CloseInterpreter(PyObject* module, PyObject* none);
 int PrepareInterpreter(void);
 
-/* Returns whether a process that had loaded the module has forked this process. */
+/* Returns whether this process was forked after its parent had loaded the module. */
 int IsForked(void);
 
 /* Returns whether this thread is running a callback. */
 int InCallback(void);
 
-/* Returns a new reference, or NULL with an exception. */
+/* Returns a new reference, or NULL with an exception set. */
 PyObject* ListOfHandles(const ronda_handle* handles, size_t count);
 
 /* -- Waiting -- */
@@ -197,17 +196,17 @@ PyObject* ListOfHandles(const ronda_handle* handles, size_t count);
  * if not. */
 typedef ronda_status (*Wait)(const void* what, double timeout_s, int* done);
 
-/* Calls `wait` without the GIL until it is done or fails, and sets `*status` to its last result. Returns 1 if `wait`
- * is done or has failed, and 0 after `timeout_s` seconds (negative: never). If a signal handler has raised an
+/* Calls `wait` without the GIL until it is done or fails, and sets `*status` to its last result. Returns 1 if `wait` is
+ * done or has failed, and 0 after `timeout_s` seconds (negative: no limit). If a signal handler has raised an
  * exception, returns -1. */
 int WaitInSlices(Wait wait, const void* what, double timeout_s, ronda_status* status);
 
 /* Like WaitInSlices(), but waits until an operation has ended. `*status` is then the operation's status. */
 int Await(ronda_handle handle, double timeout_s, ronda_status* status);
 
-/* Runs `body`, which may wait for other ranks, on a separate thread, so that this thread can check for signals.
- * Returns None, or NULL with an exception. If a signal handler raised the exception, sets `*abandoned` to 1. `body`
- * may then still run, so the memory to which `context` refers must never be freed. */
+/* Runs `body`, which may wait for other ranks, on a separate thread, so that this thread can check for signals. Returns
+ * None, or NULL with an exception set. If a signal handler raised the exception, sets `*abandoned` to 1. `body` may
+ * then still be running, so the memory that `context` points to must never be freed. */
 PyObject* RunInterruptibly(ronda_status (*body)(void* context), void* context, int* abandoned);
 
 /* Releases a handle without waiting. This is ronda._native.release. */

@@ -2,15 +2,14 @@
 
 """The extension module over libronda.so, through which Python calls the C ABI.
 
-The module is low-level on purpose. Buffers are addresses, enumerations are the numbers of ronda.h,
-and the module repeats no check of the C ABI. Every function that may wait releases the GIL.
-Functions that wait for other ranks return to the interpreter for signals, so that Ctrl-C ends them.
-The exception is should_stop(), which rarely waits. A failed call raises one of the classes given to
-`set_error_types`.
+The module is deliberately low-level: buffers are addresses, enums are the numbers of ronda.h, and
+the module leaves all checks to the C ABI. Every function that may wait releases the GIL. Functions
+that wait for other ranks check for signals, so Ctrl-C interrupts them. Only should_stop(), which
+rarely waits, does not. A failed call raises one of the classes passed to `set_error_types`.
 
 Common arguments of operations:
-    name: the tensor's name, or None for an operation that is matched by order.
-    dtype, op, compression: numbers of ronda_dtype, ronda_reduce_op and ronda_compression.
+    name: the tensor's name, or None to match operations by call order.
+    dtype, op, compression: values of ronda_dtype, ronda_reduce_op and ronda_compression.
     shape: dimensions, outermost first; () is a scalar.
     input, output: addresses of row-major memory; 0 means none. If the function has `output_bytes`
         and `output` is 0, Ronda allocates the output; see output().
@@ -28,8 +27,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 def set_error_types(types: Sequence[type[Exception]]) -> None:
-    """Sets the exception class for each ronda_status, from RONDA_ERROR_INVALID_ARGUMENT (1) on. The
-    constructor of each class takes a text.
+    """Sets the exception class for each ronda_status, starting with RONDA_ERROR_INVALID_ARGUMENT
+    (1). Each constructor takes the error text.
     """
 
 # -- The job --
@@ -65,8 +64,8 @@ def elastic_poll() -> int:
 def current() -> int: ...
 def make_current(context: int) -> None: ...
 def place() -> dict[str, Any]:
-    """Returns what the launcher's variables say: `launcher` (see ronda_launcher), and the known
-    fields of ronda_place.
+    """Returns what the launcher's environment variables say: `launcher` (see ronda_launcher), and
+    the known fields of ronda_place.
     """
 
 def statistics() -> dict[str, int]:
@@ -90,11 +89,11 @@ def process_set_rank(id: int) -> int: ...
 def process_set_ranks(id: int) -> list[int]: ...
 def process_set_ids() -> list[int]: ...
 
-# -- Operations; the result is a handle. Arguments are given by position --
+# -- Operations, which take positional arguments and return handles --
 #
-# A function without _async waits, and is the fast form for small tensors. The argument `keep` is
-# only needed if Ctrl-C ends the wait while the operation is in flight. Each member of a group has
-# the arguments of the function for one tensor.
+# A function without _async waits, and is faster for small tensors. It needs `keep` only because
+# Ctrl-C may interrupt the wait while the operation is in flight. Each member of a group takes the
+# arguments of the function for one tensor.
 
 # -- Made by `make bindings` from client/ronda/operations.h: to the end of this part --
 
@@ -306,11 +305,11 @@ def monitored_barrier(process_set: int = 0, timeout_s: float = 0.0, /) -> None:
 def join_async(process_set: int = 0, absent: int = 0, /) -> int: ...
 def refuse(process_set: int, name: str | None, message: str, /) -> None:
     """Tells the other ranks that this rank cannot take part in the operation on the tensor `name`.
-    If `name` is None, the rank refuses its next operation without a name in the set. This rank
-    counts the refused operation as a call.
+    If `name` is None, refuses this rank's next unnamed operation in the set, and counts it as
+    called.
 
-    The operation fails on the other ranks, with an error that has this rank's number and `message`.
-    refuse() does not wait for the other ranks.
+    The operation fails on the other ranks, with an error that contains this rank's number and
+    `message`. refuse() does not wait for the other ranks.
     """
 
 def refuse_message(process_set: int, source: int, to: int, tag: int, message: str, /) -> None:
@@ -326,9 +325,7 @@ def lane_open(process_set: int, buffer: int, /) -> bool:
 def lane_close(process_set: int, /) -> None: ...
 def lane_retire(process_set: int, /) -> None: ...
 def lane_reduces(process_set: int, dtype: int, op: int, factor: float, /) -> bool:
-    """Whether the set has an open lane that can carry out such reductions; see
-    ronda_lane_reduces().
-    """
+    """Whether the set has an open lane that supports such reductions; see ronda_lane_reduces()."""
 
 def lane_refuse(process_set: int, message: str, /) -> None: ...
 def lane_exchange_async(
@@ -348,7 +345,7 @@ def lane_exchange_async(
     Args:
         op: a value of ronda_lane_exchange.
         dtype: the DType of the elements.
-        sends: the address and the number of elements of each member's part, one after the other.
+        sends: an address and a number of elements for each member, alternating.
         receives: as `sends`.
         keep: an object that is kept until the operation has ended.
         root: the root's rank in the job, for a gather or a scatter.
@@ -381,12 +378,13 @@ def synchronize_on_stream_async(
 def on_completion(handle: int, callback: Callable[[int, str | None], None], /) -> None:
     """`callback(status, message)` runs once, on one of Ronda's threads.
 
-    The message is None if the status is 0. Exceptions of the callback go to sys.unraisablehook.
-    Callbacks that have not run when the interpreter ends are dropped.
+    The message is None if the status is 0. Exceptions that the callback raises go to
+    sys.unraisablehook. Callbacks that have not run when the interpreter ends are dropped.
     """
 
 def output(handle: int, /) -> tuple[int, int, list[int]]:
-    """Returns the address, the rows, and the rows per member of a result (see ronda_output).
+    """Returns a result's address, its number of rows, and the number of rows from each member (see
+    ronda_output).
 
     The address is valid until the handle is released.
     """
@@ -400,11 +398,11 @@ def found_inf(handle: int, /) -> bool: ...
 def last_rank(handle: int, /) -> int: ...
 def source(handle: int, /) -> int:
     """Returns the rank that sent the tensor of a recv_async(). The operation must have ended, or a
-    stream must wait for the operation.
+    stream must have been made to wait for it.
     """
 
 def averaged_over(handle: int, /) -> int:
-    """Returns the number by which an average divides the sum of the gathered rows."""
+    """Returns the divisor for the average of the gathered rows."""
 
 def keep(handle: int, /) -> object:
     """Returns the object that was passed as `keep` at the submission."""
@@ -413,12 +411,11 @@ def release(handle: int, /) -> None:
     """Releases the handle without waiting. The memory of an operation in flight is kept until it
     has ended.
 
-    A child of fork() may also release its parent's handles. The child drops the objects of these
-    handles.
+    A forked child may also release its parent's handles. This drops the objects kept for them.
     """
 
 def release_on_stream(handle: int, stream: int, /) -> None:
-    """Like release(), for a result that Ronda owns and that the present work of the stream still
+    """Like release(), for a result in Ronda's memory that work already enqueued on the stream still
     uses.
     """
 
@@ -437,9 +434,9 @@ def group_ready_on_stream(
     """Like group_ready(), for a member whose buffer has moved. The member is reduced in place at
     `data` from now on.
 
-    On a GPU, `stream` is the stream to which the caller has given the work that fills the buffer; 0
-    is the default stream. For host memory `stream` is 0. The group holds `owner`, which owns that
-    memory, until the step has ended.
+    On a GPU, `stream` is the stream on which the caller has enqueued the work that fills the
+    buffer; 0 is the default stream. For host memory `stream` is 0. The group holds `owner`, which
+    owns that memory, until the step has ended.
     """
 
 def group_wait(group: int, /) -> None: ...
@@ -462,13 +459,13 @@ def carried_error() -> Exception | None:
     """Returns the last error of a call from a graph, as an exception of ronda.errors."""
 
 def register_tensorflow(path: str, /) -> bool:
-    """Makes the operation RondaAllreduce known to TensorFlow. `path` is the path of TensorFlow's
-    loaded library with the C API. Returns False if this library does not have all functions.
+    """Registers the operation RondaAllreduce with TensorFlow. `path` is the loaded TensorFlow
+    library that has the C API. Returns False if this library lacks a function.
     """
 
 # -- XLA --
 
 def xla_handlers(minor: int, /) -> dict[str, object]:
-    """Returns capsules with the handlers for jax.ffi.register_ffi_target(), by XLA's platform.
-    `minor` is the second number of the version of jaxlib's interface.
+    """Returns a capsule with the handler for jax.ffi.register_ffi_target() for each XLA platform.
+    `minor` is the minor version of jaxlib's FFI.
     """

@@ -127,7 +127,7 @@ PyObject* Element(PyObject* elements, Py_ssize_t index) {
   return PyTuple_Check(elements) ? PyTuple_GetItem(elements, index) : PyList_GetItem(elements, index);
 }
 
-/* -- Fields: each function writes the value to the field of `into`; -1 with an exception -- */
+/* -- Fields: each function writes the value to a field of `into`, or returns -1 with an exception -- */
 
 static int ToLong(const Field* field, PyObject* value, long least, long most, long* number) {
   *number = PyLong_AsLong(value);
@@ -214,7 +214,7 @@ static int ReadBytes(const Field* field, PyObject* value, char* into, Reader* re
   return 0;
 }
 
-/* Returns the count of numbers, or -1 with an exception. */
+/* Returns the count of numbers, or -1 with an exception set. */
 static int ReadInt64s(PyObject* value, Reader* reader, const int64_t** numbers) {
   Py_ssize_t count = 0;
   PyObject* const elements = Elements(value, &count);

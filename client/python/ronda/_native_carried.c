@@ -10,7 +10,8 @@
 /* Codes of absl::Status, which the frameworks share. */
 enum { kInvalidArgument = 3, kDeadlineExceeded = 4, kExhausted = 8, kInternal = 13, kUnavailable = 14 };
 
-/* The framework's code and the class of errors.py for each ronda_status, from RONDA_ERROR_INVALID_ARGUMENT (1) on. */
+/* The framework's code and the class in errors.py for each ronda_status, starting with RONDA_ERROR_INVALID_ARGUMENT
+ * (1). */
 static const struct {
   int code;
   const char* name;

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* Prepared groups, and the objects that the module keeps for prepared groups. */
+/* Prepared groups, and the objects that the module keeps for them. */
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "client/python/ronda/_native.h"
 
-/* Returns the list that is kept for a group. The first element of the list is the sequence of the members' arguments,
- * which holds the owners of the first buffers. One element per member follows, which is None, or the owner that
- * group_ready_on_stream() got for the member's buffer in this step. */
+/* Returns the list that is kept for a group. The first element is the sequence of the members' arguments, which holds
+ * the owners of the original buffers. One element per member follows: None, or the owner that group_ready_on_stream()
+ * received for the member's buffer in this step. */
 static PyObject* KeptByGroup(const GroupReader* reader) {
   const Py_ssize_t size = (Py_ssize_t)reader->count + 1;
   PyObject* const list = PyList_New(size);
@@ -20,7 +20,7 @@ static PyObject* KeptByGroup(const GroupReader* reader) {
 
 static PyObject* KeptFor(ronda_group group) { return KeepFind(&kept_by_group, (int64_t)(intptr_t)group); }
 
-/* Drops the owners of the members' buffers at the end of a step, because the buffers are not used any more. */
+/* Drops the owners of the members' buffers at the end of a step, when the buffers are no longer used. */
 static void DropOwners(ronda_group group) {
   PyObject* const kept = KeptFor(group);
   for (Py_ssize_t i = 1; kept != NULL && i < PyList_Size(kept); ++i) PyList_SetItem(kept, i, Py_NewRef(Py_None));
@@ -58,7 +58,7 @@ static const Field kReadyOnStreamFields[] = {
 static const Field kGroupStreamFields[] = {FIELD(GroupArguments, kAddress, group),
                                            FIELD(GroupArguments, kAddress, stream)};
 
-/* Returns 0 if the group exists, or -1 with an exception. */
+/* Returns 0 if the group exists, or -1 with an exception set. */
 static int CheckGroup(const char* function, ronda_group group) {
   if (KeptFor(group) != NULL) return 0;
   if (PyErr_Occurred()) return -1;
@@ -88,8 +88,8 @@ static PyObject* GroupReadyOnStream(PyObject* module, PyObject* const* values, P
   if (ReadGroupArguments(&kSignature, values, count, &arguments) != 0) return NULL;
   const ronda_status status =
       ronda_group_ready_on_stream(arguments.group, arguments.index, arguments.data, arguments.stream);
-  /* The caller of this function has held the owner until here. After an error the previous owner is kept, because the
-   * member's buffer may still be in flight. */
+  /* Until here, the Python caller has held the owner. After an error the previous owner is kept, because the member's
+   * buffer may still be in flight. */
   if (status == RONDA_OK && arguments.owner != NULL) {
     PyList_SetItem(KeptFor(arguments.group), (Py_ssize_t)arguments.index + 1, Py_NewRef(arguments.owner));
   }
@@ -112,7 +112,7 @@ static PyObject* WaitForGroup(const GroupArguments* arguments, Wait wait) {
   return NoneOrRaise(status);
 }
 
-/* Keeps the owner of a member's buffer for the member's handle, because the group keeps it no longer. */
+/* Keeps the owner of a member's buffer for the member's handle, because the group no longer does. */
 static void KeepDetached(PyObject* kept, Py_ssize_t member, ronda_handle handle) {
   PyObject* const owner = PyList_GetItem(kept, member + 1);
   KeepPut(&kept_by_handle, handle, owner == Py_None ? PyList_GetItem(kept, 0) : owner);

@@ -82,13 +82,13 @@ PyObject* KeepTake(KeepTable* table, int64_t key) {
 
 /* -- Releasing handles and objects when an operation has ended -- */
 
-/* What remains to do for a handle when its operation has ended. */
+/* What to release when an operation has ended. */
 typedef struct Ending {
   ronda_handle handle; /* 0: the handle has already been given back */
   PyObject* object;    /* owned; NULL: none */
 } Ending;
 
-/* Runs on a thread of Ronda, or on a thread that has the GIL. The program did not ask for the status. */
+/* Runs on a thread of Ronda, or on a thread that has the GIL. Ignores the status, which the program did not ask for. */
 static void End(void* context, ronda_status status, const char* message) {
   Ending* const ending = context;
   PyGILState_STATE state;
@@ -101,7 +101,7 @@ static void End(void* context, ronda_status status, const char* message) {
 }
 
 /* Takes a reference to `object`. When `operation` has ended, drops the reference, and releases `handle` unless it is
- * 0. Returns 0, or -1 with an exception. */
+ * 0. Returns 0, or -1 with an exception set. */
 static int EndLater(ronda_handle operation, ronda_handle handle, PyObject* object) {
   Ending* const ending = malloc(sizeof(Ending));
   if (ending == NULL) {
@@ -207,7 +207,7 @@ static const Field kStreamFields[] = {FIELD(HandleArguments, kHandle, handle), F
 static const Field kCallbackFields[] = {FIELD(HandleArguments, kHandle, handle),
                                         FIELD(HandleArguments, kObject, callback)};
 
-/* Returns 0, or -1 with an exception. */
+/* Returns 0, or -1 with an exception set. */
 static int ReadHandleArguments(const Signature* signature, PyObject* const* values, Py_ssize_t count,
                                HandleArguments* arguments) {
   *arguments = (HandleArguments){.timeout_s = -1, .row_bytes = 1};

@@ -11,9 +11,9 @@
 
 /* -- Ronda's threads --
  *
- * A thread that requests the GIL of an interpreter that is ending never gets it, and the system then ends the thread or
- * the process. A function that runs at exit, while the interpreter still works, therefore closes the interpreter to
- * Ronda's threads. */
+ * A thread that requests the GIL while the interpreter is finalizing never gets it; instead, the thread or the whole
+ * process ends. For this reason an atexit function, which runs before that, closes the interpreter to Ronda's
+ * threads. */
 
 static pthread_mutex_t interpreter_mutex = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t interpreter_left = PTHREAD_COND_INITIALIZER;
@@ -125,8 +125,8 @@ int Await(ronda_handle handle, double timeout_s, ronda_status* status) {
   return 1;
 }
 
-/* A call on a separate thread. The waiting thread frees the Call. If a signal has ended the wait, the Call is never
- * freed. */
+/* A call on a separate thread. The waiting thread frees the Call. If a signal has interrupted the wait, the Call is
+ * never freed. */
 typedef struct Call {
   ronda_status (*body)(void* context);
   void* context;
@@ -182,8 +182,8 @@ static PyObject* RunHere(ronda_status (*body)(void* context), void* context) {
 
 PyObject* RunInterruptibly(ronda_status (*body)(void* context), void* context, int* abandoned) {
   *abandoned = 0;
-  /* In a callback the body runs on this thread. On a separate thread the body could not detect that it would wait for
-   * this same callback. */
+  /* In a callback the body runs on this thread. On another thread, Ronda could not detect that the body waits for this
+   * very callback. */
   if (InCallback()) return RunHere(body, context);
   Call* const call = calloc(1, sizeof(Call));
   if (call == NULL) return PyErr_NoMemory();

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* The functions of ronda._native for lanes, which carry out operations on GPUs in the order of the calls. */
+/* The functions of ronda._native for lanes, which run operations on GPUs in call order. */
 #include <stdint.h>
 #include <stdlib.h>
 
 #include "client/python/ronda/_native.h"
 
-/* The arguments of a lane's function are on the heap, because the call may go on after a signal has ended the wait in
- * Python. */
+/* The arguments of a lane's function are on the heap, because the call may continue after a signal has interrupted the
+ * wait in Python. */
 typedef struct LaneArguments {
   ronda_process_set process_set;
   void* buffer;
@@ -52,8 +52,8 @@ static ronda_status DoOpen(void* arguments) {
 
 static ronda_status DoClose(void* arguments) { return ronda_lane_close(((LaneArguments*)arguments)->process_set); }
 
-/* Runs `body` with the arguments of a function. Returns whether the lane is open, or None after DoClose. Returns
- * NULL with an exception. */
+/* Runs `body` with the arguments of a function. Returns whether the lane is open, or None after DoClose. Returns NULL
+ * with an exception set. */
 static PyObject* RunWithLane(const Signature* signature, ronda_status (*body)(void* arguments), PyObject* const* values,
                              Py_ssize_t count) {
   LaneArguments* const arguments = calloc(1, sizeof(*arguments));
@@ -104,7 +104,7 @@ static PyObject* LaneRefuse(PyObject* module, PyObject* const* values, Py_ssize_
   PyObject* result = NULL;
   if (Read(&kSignature, values, count, &arguments, &reader) == 0) {
     ronda_status status = RONDA_OK;
-    /* Releases the GIL, because this call may wait for a call of another thread that is connecting the ranks. */
+    /* Releases the GIL, because this call may have to wait until another thread's call has connected the ranks. */
     Py_BEGIN_ALLOW_THREADS;
     status = ronda_lane_refuse(arguments.process_set, arguments.message);
     Py_END_ALLOW_THREADS;
@@ -114,7 +114,7 @@ static PyObject* LaneRefuse(PyObject* module, PyObject* const* values, Py_ssize_
   return result;
 }
 
-/* Returns an array of the parts in memory of `reader`, or NULL with an exception. */
+/* Returns an array of the parts, in memory that `reader` owns, or NULL with an exception set. */
 static const ronda_lane_part* PartsOf(Reader* reader, const int64_t* numbers, int count) {
   ronda_lane_part* const parts = TakeMemory(reader, (size_t)(count / 2 + 1) * sizeof(*parts));
   if (parts == NULL) return NULL;
@@ -125,7 +125,7 @@ static const ronda_lane_part* PartsOf(Reader* reader, const int64_t* numbers, in
   return parts;
 }
 
-/* Reads the arguments. Returns 0, or -1 with an exception. */
+/* Reads the arguments. Returns 0, or -1 with an exception set. */
 static int ReadExchange(PyObject* const* values, Py_ssize_t count, ExchangeArguments* into, Reader* reader) {
   static const Signature kSignature = SIGNATURE("lane_exchange_async", kExchangeFields, 9);
   if (Read(&kSignature, values, count, into, reader) != 0) return -1;

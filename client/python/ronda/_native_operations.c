@@ -9,7 +9,7 @@
 #include "client/python/ronda/_native.h"
 #include "client/python/ronda/_native_fields.h"
 
-/* Describes how the arguments of an operation are read, and which function submits the operation. */
+/* Describes how an operation's arguments are read, and which function submits it. */
 typedef struct Operation {
   Signature signature;
   const void* defaults; /* a struct of arguments */
@@ -38,8 +38,8 @@ typedef union Arguments {
   JoinArguments join;
 } Arguments;
 
-/* -- Arguments by position, in the order of _native.pyi. tools/bindings makes _native_fields.h, which has the arguments
- * of operations on one tensor -- */
+/* -- Arguments by position, in the order of _native.pyi. tools/bindings generates _native_fields.h, which has the
+ * arguments of operations on one tensor -- */
 
 #define KEEP \
   { "keep", kKeep, 0, 0 }
@@ -73,7 +73,7 @@ static const Field kJoinFields[] = {FIELD(JoinArguments, kSet, process_set), FIE
 
 /* -- One operation -- */
 
-/* Starts reading arguments into `into`, which gets the operation's defaults. */
+/* Starts reading arguments, and sets `into` to the operation's defaults. */
 static void Begin(const Operation* operation, void* into, Reader* reader) {
   BeginReading(reader);
   memcpy(into, operation->defaults, operation->size);
@@ -121,11 +121,11 @@ static ronda_status SubmitJoin(const JoinArguments* arguments, ronda_handle* han
   return ronda_join_async(arguments->process_set, (ronda_absent)arguments->absent, handle);
 }
 
-/* The most arguments of an operation. */
+/* The largest number of arguments of any operation. */
 enum { kMostArguments = 32 };
 
-/* Defines the operation k_##function and the module's function. `call` submits the operation. The arguments have the
- * defaults function##_defaults. */
+/* Defines the operation k_##function and the module's function. `call` submits the operation, and function##_defaults
+ * has the defaults of its arguments. */
 #define OPERATION(function, call, fields, required)                                                    \
   static ronda_status function##_submit(const void* arguments, ronda_handle* handle) {                 \
     return call(arguments, handle);                                                                    \
@@ -238,7 +238,7 @@ static int ReadMember(const Operation* operation, PyObject* entry, void* into, R
   return Read(&operation->signature, values, count, into, reader);
 }
 
-/* Returns 0, or -1 with an exception. The caller must call EndReadingGroup. */
+/* Returns 0, or -1 with an exception set. The caller must call EndReadingGroup. */
 static int ReadGroup(const Operation* operation, const char* function, PyObject* const* values, Py_ssize_t count,
                      GroupReader* group) {
   static const Field kName = FIELD(GroupReader, kText, name);

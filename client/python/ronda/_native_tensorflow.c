@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* The kernel with which ronda.tensorflow calls the C ABI in graphs of TensorFlow.
+/* The kernel through which ronda.tensorflow calls the C ABI in TensorFlow graphs.
  *
- * The kernel carries out the operation RondaAllreduce, on any number of tensors. ronda/tensorflow/_kernels.py puts
- * such operations into graphs. TensorFlow calls the kernel on its own threads, without the GIL. Only
- * RegisterTensorflow() uses Python.
+ * The kernel implements the operation RondaAllreduce, on any number of tensors. ronda/tensorflow/_kernels.py adds such
+ * operations to graphs. TensorFlow calls the kernel on its own threads, without the GIL. Only RegisterTensorflow() uses
+ * Python.
  *
- * The kernel holds its thread until the operation has ended. The kernel cannot be asynchronous, because TensorFlow
- * 2.21 destroys the object that would end the call when the kernel's function returns. For this reason _calls.py makes
+ * The kernel blocks its thread until the operation has ended. It cannot be asynchronous: as soon as the kernel's
+ * function returns, TensorFlow 2.21 destroys the object that would signal completion. For this reason _calls.py makes
  * the operations of a graph run one after the other, in the same order on every rank. */
 #include <dlfcn.h>
 #include <stdio.h>
@@ -20,7 +20,7 @@
 
 #define OPERATION "RondaAllreduce"
 
-/* TensorFlow's functions. The pointers to these functions are written once, before TensorFlow knows the kernel. */
+/* TensorFlow's functions. The pointers are set once, before the kernel is registered. */
 static TfApi api;
 
 /* -- An operation of a graph -- */
@@ -36,8 +36,8 @@ typedef struct Kernel {
   char** names; /* of the tensors. All texts are in the block of the kernel */
 } Kernel;
 
-/* The attributes with 64 bits. TensorFlow has no attributes of type double, so a double is passed as an integer with
- * the same bits. */
+/* The 64-bit attributes. TensorFlow has no attributes of type double, so a double is passed as an integer with the same
+ * bits. */
 #define KERNEL_FIELD(name) \
   { #name, offsetof(Kernel, name) }
 static const struct {
@@ -46,8 +46,7 @@ static const struct {
 } kFields[] = {KERNEL_FIELD(op), KERNEL_FIELD(wire), KERNEL_FIELD(prescale), KERNEL_FIELD(postscale)};
 enum { kFieldCount = sizeof(kFields) / sizeof(*kFields) };
 
-/* Writes the names of the tensors. A member of a group has the name that ronda.grouped_allreduce() would give the
- * member. */
+/* Writes the names of the tensors. The members of a group are named as in ronda.grouped_allreduce(). */
 static void NameTensors(Kernel* kernel, char* room, size_t room_for_each) {
   if (kernel->count == 1) {
     kernel->names[0] = kernel->name;
@@ -107,7 +106,7 @@ typedef struct Member {
   int64_t shape[RONDA_MAX_NDIM];
 } Member;
 
-/* A call of the kernel. One block of memory has this struct, and after it the members and the arguments. */
+/* A call of the kernel. The members and the arguments follow the struct in the same allocation. */
 typedef struct Call {
   const Kernel* kernel;
   TfContext* context;
@@ -116,12 +115,12 @@ typedef struct Call {
   Member members[];
 } Call;
 
-/* The type of each number of TensorFlow. The definition of the operation allows only these types. */
+/* The ronda_dtype for each type number of TensorFlow. The definition of the operation allows only these types. */
 #define DTYPE_OF(name, Name, NAME, bytes) [kTf##Name] = RONDA_##NAME,
 static const ronda_dtype kDtypes[] = {RONDA_DTYPES(DTYPE_OF)};
 #undef DTYPE_OF
 
-/* Returns the call without its tensors, or NULL without memory. */
+/* Returns the call, still without tensors, or NULL if memory is exhausted. */
 static Call* BeginCall(const Kernel* kernel, TfContext* context) {
   const size_t count = kernel->count;
   Call* const call = malloc(sizeof(Call) + count * (sizeof(Member) + sizeof(ronda_allreduce_args)));
@@ -171,8 +170,8 @@ static int DescribeTensor(Call* call, size_t index, TfStatus* status) {
   return call->error.status == RONDA_OK;
 }
 
-/* Finds the memory of an argument and of its result. TensorFlow uses the argument's memory for the result if nothing
- * else holds the argument, so this call must not hold the argument while TensorFlow decides. Returns 1, or 0 after
+/* Finds the memory of an argument and of its result. TensorFlow reuses the argument's memory for the result if nothing
+ * else references the argument, so this call must not reference it while TensorFlow decides. Returns 1, or 0 after
  * recording an error. */
 static int FindBuffers(Call* call, size_t index, TfStatus* status) {
   Member* const member = &call->members[index];
@@ -199,8 +198,7 @@ static int TakeTensors(Call* call) {
   return taken;
 }
 
-/* If this rank cannot submit its tensors, it refuses the operation, because the other ranks would wait for these
- * tensors. */
+/* If this rank cannot submit its tensors, it refuses the operation; otherwise the other ranks would wait for them. */
 static void Reduce(Call* call) {
   const Kernel* const kernel = call->kernel;
   if (TakeTensors(call)) {
@@ -225,7 +223,7 @@ static void Fail(TfContext* context, ronda_status status, const char* text) {
   char message[RONDA_ERROR_ROOM + 100];
   const int code = CarryError(status, text, message, sizeof(message));
   TfStatus* const failure = api.NewStatus();
-  /* The code kTfUnavailable is avoided, because TensorFlow would add a sentence about networks to the error. */
+  /* Avoids the code kTfUnavailable, for which TensorFlow would add a sentence about networks to the error. */
   api.SetStatus(failure, code == kTfUnavailable ? kTfUnknown : code, message);
   api.OpKernelContext_Failure(context, failure);
   api.DeleteStatus(failure);
@@ -255,7 +253,7 @@ static void InferShapes(TfShapes* shapes, TfStatus* status) {
   api.DeleteShapeHandle(shape);
 }
 
-/* Looks up all functions in the library that TensorFlow has loaded. Returns whether the library has all functions. */
+/* Looks up all functions in TensorFlow's library, which must be loaded. Returns whether the library has all of them. */
 static int FindFunctions(const char* path) {
   void* const library = dlopen(path, RTLD_NOW | RTLD_NOLOAD);
   if (library == NULL) return 0;

@@ -1,24 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* The handlers with which programs that XLA has compiled call the C ABI. ronda.jax uses the handlers: one for programs
- * on CPUs, and one for programs on NVIDIA's GPUs.
+/* The handlers through which programs compiled by XLA call the C ABI. ronda.jax uses two: one for programs on CPUs, and
+ * one for programs on NVIDIA's GPUs.
  *
  * XLA calls the handlers on its own threads, without the GIL. Only XlaHandlers() uses Python.
  *
- * A call carries out one operation on any number of tensors. After the tensors, a call has one more argument and one
- * more result, which are its tickets. Each ticket is an int32 whose value has no meaning. The ticket that is the
- * result of a call is the argument of the next call, so the calls of a program run in order. The two tickets of a
- * call share their memory. The arguments and the results of broadcasts, sends and barriers also share their memory.
- * The program requests the sharing from XLA, and XLA first copies an argument that the program still needs. kFields
- * below lists the call's attributes, which ronda/jax/_primitive.py writes.
+ * A call runs one operation on any number of tensors. After the tensors, each call takes one more argument and returns
+ * one more result: a ticket, which is an int32 without meaning. The ticket that one call returns is the argument of the
+ * next call, so the calls of a program run in order. Both tickets of a call use the same memory. In broadcasts, sends
+ * and barriers, each result also uses the memory of its argument. The program asks XLA for this aliasing, and XLA first
+ * copies an argument that the program still needs. kFields below lists the call's attributes, which
+ * ronda/jax/_primitive.py writes.
  *
- * On CPUs the ranks may run two programs in different orders. For this reason a call must not hold a thread of XLA for
- * long while it waits for other ranks. A call that takes longer than most calls returns a future.
+ * On CPUs the ranks may run two programs in different orders. For this reason a call must not block an XLA thread for
+ * long while it waits for other ranks. A call that has not ended after a few milliseconds (INLINE_S) returns a future.
  *
- * On GPUs XLA passes a stream. The operation runs after the stream's present work, and the stream's next work runs
- * after the operation. The handler waits until the other ranks have called and the operation has been launched, but it
- * does not wait for the device. On GPUs a call returns no future, because XLA must not give the stream its next work
- * before the stream waits for the result. */
+ * On GPUs XLA passes a stream. The operation runs after the work already enqueued on the stream, and before any later
+ * work. The handler waits until the other ranks have called and the operation has been launched, but it does not wait
+ * for the device. A call on a GPU returns no future, because XLA must not enqueue later work before the stream waits
+ * for the result. */
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -33,7 +33,7 @@
 
 /* -- The attributes of a call -- */
 
-/* Operations, by the numbers of Kind in ronda/_xla.py. */
+/* Operations, numbered as in the enum Kind in ronda/_xla.py. */
 enum { kAllreduce, kBroadcast, kAllgather, kReducescatter, kAlltoall, kSend, kReceive, kBarrier };
 
 typedef struct Call {
@@ -94,7 +94,7 @@ static int ReadAttribute(const XlaAttributes* attributes, int64_t index, size_t 
   return 1;
 }
 
-/* Returns 1, or 0 if an attribute is missing, because another version of this package has written the program. */
+/* Returns 1, or 0 if an attribute is missing, because a different version of this package wrote the program. */
 static int ReadAttributes(const XlaFrame* frame, ronda_memory memory, Call* call) {
   size_t found = 0;
   memset(call, 0, sizeof(*call));
@@ -129,7 +129,7 @@ typedef struct Leaf {
   ronda_handle handle;  /* 0: none */
 } Leaf;
 
-/* A call in flight. One block of memory has this struct, and after it the leaves, the numbers of rows and the texts. */
+/* A call in flight. The leaves, the numbers of rows and the texts follow the struct in the same allocation. */
 typedef struct Flight {
   const XlaApi* api;
   XlaFuture* future;
@@ -234,7 +234,7 @@ static ronda_allreduce_args AllreduceArgs(const Call* call, const Leaf* leaf, co
   return args;
 }
 
-/* Defines the submission of an operation. `set` sets the fields that not all operations have. */
+/* Defines a function that submits an operation. `set` sets the fields that are specific to the operation. */
 #define SUBMIT(function, operation, OPERATION, set)                                        \
   static ronda_status function(const Call* call, Leaf* leaf, const ronda_tensor* tensor) { \
     ronda_##operation##_args args = RONDA_##OPERATION##_ARGS_INIT;                         \
@@ -277,8 +277,8 @@ SUBMIT(SubmitReceive, recv, RECV, {
 
 static ronda_status SubmitAllreduce(const Call* call, Leaf* leaf, const ronda_tensor* tensor) {
   const ronda_allreduce_args args = AllreduceArgs(call, leaf, tensor);
-  /* If the other ranks have already called, the calling thread carries out the operation on a single tensor itself,
-   * which is faster. */
+  /* If the other ranks have already called, the calling thread runs the operation on a single tensor itself, which is
+   * faster. */
   if (call->frame->results.size == 2 && IsOnHost(&args.call)) {
     return ronda_allreduce_for(&args, INLINE_S, &leaf->handle);
   }
@@ -293,7 +293,7 @@ static const SubmitLeaf kSubmits[] = {
     [kReceive] = SubmitReceive,
 };
 
-/* Returns 0, and records the error, if Ronda does not know the type of the elements. */
+/* Returns 1, or 0 after recording an error if the operation does not support the element type. */
 static int DescribeTensor(const Call* call, Flight* flight, const Leaf* leaf, ronda_tensor* tensor) {
   const XlaBuffer* const described = leaf->in != NULL ? leaf->in : leaf->out;
   const ElementType type = TypeOf(described->dtype);
@@ -304,7 +304,7 @@ static int DescribeTensor(const Call* call, Flight* flight, const Leaf* leaf, ro
   return 0;
 }
 
-/* If this rank cannot submit a tensor, it refuses the tensor, because the other ranks would wait for the tensor. */
+/* If this rank cannot submit a tensor, it refuses the tensor; otherwise the other ranks would wait for it. */
 static void Refuse(const Call* call, const Flight* flight, const Leaf* leaf) {
   if (call->kind == kSend || call->kind == kReceive) return;
   ronda_refuse(call->options.process_set, leaf->name, flight->error.text);
@@ -326,7 +326,7 @@ static void SubmitOrRefuse(const Call* call, Flight* flight, Leaf* leaf) {
   if (status == RONDA_ERROR_INVALID_ARGUMENT) Refuse(call, flight, leaf);
 }
 
-/* Submits the tensors as a group, which has the name of its first tensor. */
+/* Submits the tensors as a group, named after its first tensor. */
 static void SubmitGroup(const Call* call, Flight* flight) {
   ronda_allreduce_args* const args = malloc(flight->count * (sizeof(*args) + sizeof(ronda_handle)));
   if (args == NULL) {
@@ -350,8 +350,8 @@ static void SubmitGroup(const Call* call, Flight* flight) {
   free(args);
 }
 
-/* A barrier has no tensors of its own. The call of a barrier may have tensors, and XLA starts the work that uses the
- * call's results when the barrier has ended. */
+/* Ignores the tensors of the call. They only make XLA wait: it starts the work that uses the call's results when the
+ * barrier has ended. */
 static void SubmitBarrier(const Call* call, Flight* flight) {
   RecordStatus(&flight->error, ronda_monitored_barrier_async(call->options.process_set, 0, &flight->leaves[0].handle));
 }
@@ -380,7 +380,7 @@ static void WriteCounts(const int64_t* counts, size_t size, char* text, size_t r
   if (used < room) snprintf(text + used, room - used, "]");
 }
 
-/* Checks that each rank has sent the number of rows that the program has assumed. */
+/* Checks that each rank has sent the number of rows that the program expects. */
 static void CheckCounts(Flight* flight, const Leaf* leaf, const int64_t* counts, size_t members) {
   const size_t bytes = members * sizeof(int64_t);
   if (flight->received_count == 0) return;
@@ -408,7 +408,7 @@ static void RecordRows(Flight* flight, const Leaf* leaf, const char* found) {
   RecordError(&flight->error, RONDA_ERROR_MISMATCH, text);
 }
 
-/* Checks that the received rows fill the output, whose size the program has assumed. */
+/* Checks that the received rows fill the output, whose size is fixed in the program. */
 static void CheckRows(Flight* flight, const Leaf* leaf) {
   if (!IsOfRows(flight)) return;
   const void* data = NULL;
@@ -429,8 +429,8 @@ static ronda_status WaitForLeaf(const Flight* flight, const Leaf* leaf, double t
   return ronda_synchronize_on_stream_for(leaf->handle, flight->options.stream, timeout_s, done);
 }
 
-/* Waits for at most `timeout_s` seconds in all (negative: without end) for the leaves from *next on. Returns whether
- * all leaves have ended. */
+/* Waits for at most `timeout_s` seconds in total (negative: no limit) for the leaves from *next on. Returns whether all
+ * leaves have ended. */
 static int WaitForLeaves(Flight* flight, size_t* next, double timeout_s) {
   const double end = MonotonicSeconds() + timeout_s;
   for (; *next < flight->count; ++*next) {
@@ -449,8 +449,7 @@ static int WaitForLeaves(Flight* flight, size_t* next, double timeout_s) {
   return 1;
 }
 
-/* The main function of the thread of a call that has returned a future. After the call, XLA continues the program on
- * this thread. */
+/* Waits for a call that has returned a future. XLA then continues the program on this thread. */
 static void* EndLater(void* context) {
   Flight* const flight = context;
   size_t next = 0;
@@ -463,8 +462,8 @@ static void* EndLater(void* context) {
   return NULL;
 }
 
-/* Makes a future, and waits for the call on a new thread, or on this thread if no thread can start. Returns 0 if no
- * future can be made. */
+/* Creates a future, and waits for the call on a new thread, or on this thread if no thread can start. Returns 0 if no
+ * future can be created. */
 static int EndInFuture(XlaFrame* frame, Flight* flight) {
   XlaFutureArgs args = {{sizeof(args), NULL}, NULL, NULL};
   if (frame->api->future_create(&args) != NULL) return 0;
@@ -479,8 +478,8 @@ static int EndInFuture(XlaFrame* frame, Flight* flight) {
   return 1;
 }
 
-/* Returns whether the structs have at least the fields that are read here. Version 0.1 does not count the last
- * functions in the size of its XlaApi, so the version number must show that these functions exist. */
+/* Returns whether the structs have all fields that this file reads. Version 0.1 does not include the last functions in
+ * the size of its XlaApi, so only the version number shows that they exist. */
 static int FitsLayout(const XlaFrame* frame) {
   const XlaApi* const api = frame->api;
   return api->version.major == XLA_MAJOR && api->version.minor >= XLA_FIRST_MINOR &&

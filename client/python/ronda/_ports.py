@@ -13,10 +13,10 @@ _ATTEMPTS = 100
 
 
 def free_port(address: str = "127.0.0.1") -> int:
-    """Returns a port of `address`, a name or number of this host, at which no process listens.
+    """Returns a port of `address`, a name or IP address of this host, on which no process listens.
 
-    The system gives the ports of a certain range to connections. If possible, the result is below
-    that range, so that no connection gets the port before the caller listens at the port.
+    Prefers ports below the system's ephemeral range, so that no outgoing connection takes the port
+    before the caller listens on it.
 
     Raises:
         OSError: the address does not belong to this host, or no port is free.

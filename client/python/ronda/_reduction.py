@@ -48,11 +48,11 @@ def of_gradients(
         op: how the ranks' gradients are combined.
         wire: the format in which the gradients are sent.
         predivide: for an average, the part of the divisor that is applied before the sum.
-        factor: a factor of the result.
+        factor: multiplies the result.
         process_set: the ranks that take part.
 
     Raises:
-        ValueError: `predivide` is not for this operation.
+        ValueError: `op` does not support `predivide`.
     """
     op = ReduceOp(op)
     if predivide != 1.0 and op != ReduceOp.AVERAGE:

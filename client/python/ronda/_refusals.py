@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Notifies the other ranks if a rank cannot submit an operation because its arguments are wrong."""
+"""Notifies the other ranks when a rank cannot submit an operation because of wrong arguments."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from types import TracebackType
 from ronda._library import native
 from ronda.errors import DuplicateNameError, NotInitializedError, RondaError
 
-# The last two errors come from an object that cannot be pickled.
+# If an object cannot be pickled, pickle raises one of the last two, or a TypeError.
 _ARGUMENTS_ARE_WRONG = (
     ValueError,
     TypeError,
@@ -23,10 +23,10 @@ _ANOTHER_REASON = (DuplicateNameError, NotInitializedError)
 
 
 class Told:
-    """A context in which a rank checks the arguments of an operation and submits it.
+    """A context manager in which a rank checks an operation's arguments and submits the operation.
 
     If the arguments are wrong, the operation also fails on the other ranks, with this rank's error
-    text. Without the notification, the other ranks would wait for this rank until their deadline.
+    text. Otherwise the other ranks would wait for this rank until their deadline.
     """
 
     __slots__ = ("_process_set", "_name", "_members")
@@ -34,7 +34,7 @@ class Told:
     def __init__(self, process_set: int, name: str | None, members: int | None = None) -> None:
         """
         Args:
-            process_set: the number of the process set.
+            process_set: the id of the process set.
             name: the name of the tensor or of the group; None if the tensor has no name.
             members: the number of tensors in the group; None if the operation is not on a group.
         """
@@ -55,14 +55,15 @@ class Told:
     def _tell(self, words: str) -> None:
         members = range(self._members) if self._members is not None else None
         names = [self._name] if members is None else [f"{self._name}.{i}" for i in members]
-        # Hides errors of the notification, because the caller must get the error of its arguments.
+        # Ignores errors from the notification, because the caller must see the error in its
+        # arguments.
         with contextlib.suppress(RondaError):
             for name in names:
                 native.refuse(self._process_set, name, words)
 
 
 class ToldToPeer(Told):
-    """A context in which a rank checks the arguments of a send or a receive and submits it."""
+    """Like Told, for a send or a receive."""
 
     __slots__ = ("_source", "_to", "_tag")
 

@@ -32,7 +32,7 @@ def _check_same(function: str, array: Buffer, out: Buffer) -> None:
 
 def _check_out(function: str, array: Buffer) -> None:
     """Checks the array of a call without `out`. The array must be in host memory, because Ronda
-    makes only NumPy arrays for results.
+    allocates results only as NumPy arrays.
     """
     if array.stream is not None:
         raise InvalidArgumentError(
@@ -53,8 +53,8 @@ def like(function: str, array: Buffer, out: Any) -> tuple[Any, Buffer]:
 
 
 def rows_out(function: str, array: Buffer, out: Any) -> Buffer | None:
-    """Returns the memory of `out`, whose rows must be like the rows of the array, or None without
-    `out`.
+    """Returns the memory of `out`, or None without `out`. Checks that the array has rows, and that
+    the rows of `out` have the same type and shape.
     """
     if len(array.shape) == 0:
         raise InvalidArgumentError(
@@ -85,11 +85,11 @@ def start_for_rows(
     take: Callable[[Buffer, Any], Callable[[OwnedHandle], Any]] = take_rows,
     has_result: bool = True,
 ) -> Handle:
-    """Submits an operation whose result has a number of rows that Ronda determines.
+    """Submits an operation for which Ronda determines the number of rows in the result.
 
     Args:
-        operation: the name of the operation, such as "allgather"; the binding's function has the
-            name with the ending "_async".
+        operation: the name of the operation, such as "allgather"; the binding's function is named
+            "allgather_async".
         array: the caller's array.
         out: memory for the result, which must not overlap `array`, or None.
         name: the tensor's name.

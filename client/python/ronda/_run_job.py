@@ -3,9 +3,9 @@
 """Implements ronda.run(). The functions before main() run in the program; main() and the functions
 after it run in a rank.
 
-The program listens at a socket. Each rank connects, receives the call, and sends back the outcome.
-The connection stays open until the job has ended, so that a rank notices the end of its program,
-and ends itself.
+The program listens on a socket. Each rank connects, receives the call, and sends back the outcome.
+The connection stays open until the job has ended, so that a rank notices when the program ends, and
+then ends itself.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ from typing import IO, Any, NamedTuple
 from ronda import _env, job, objects
 from ronda.errors import InvalidArgumentError, PeerFailedError
 
-# Names of the ranks' environment variables. The variables hold the address where the program
-# listens, and the key with which a rank proves that it belongs to the program.
+# Environment variables of the ranks: the address on which the program listens, and the key that
+# proves that a rank belongs to the program.
 _ADDRESS = "_RUN_ADDRESS_OF_RONDA"
 _KEY = "_RUN_KEY_OF_RONDA"
 
@@ -55,9 +55,7 @@ class _Outcome(NamedTuple):
 
 
 class _RankTraceback(Exception):
-    """The cause of an exception that a rank has raised. The text of this exception is the traceback
-    on that rank.
-    """
+    """The cause of an exception raised on a rank. Its text is the traceback from that rank."""
 
     def __str__(self) -> str:
         return f"\n\n{self.args[0]}"
@@ -115,8 +113,8 @@ def run(
     with tempfile.TemporaryDirectory(prefix="ronda-run-") as folder:
         listener = _listen(folder, hosts, key)
         variables = {**_env.inherited(), **env, _ADDRESS: _text_of(listener.address), _KEY: key}
-        # The ranks get the path of the package in PYTHONPATH, and the program's other paths with
-        # the call.
+        # PYTHONPATH is needed only for this package; the program's other paths are sent with the
+        # call.
         package = str(pathlib.Path(__file__).parent.parent)
         variables["PYTHONPATH"] = os.pathsep.join(
             filter(None, [package, variables.get("PYTHONPATH")])
@@ -185,7 +183,7 @@ def _text_of(address: Any) -> str:
 
 def _wait(command: Sequence[str], variables: Mapping[str, str]) -> tuple[int, str]:
     """Runs the launcher. Returns the launcher's exit code, and the last line that the launcher
-    itself has printed, which names the rank that failed.
+    itself printed, which names the rank that failed.
     """
     process = subprocess.Popen(
         command, env=variables, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
@@ -200,8 +198,8 @@ def _wait(command: Sequence[str], variables: Mapping[str, str]) -> tuple[int, st
     try:
         code = process.wait()
     except BaseException:
-        # An exception such as KeyboardInterrupt ends the wait. SIGTERM makes rondarun end the
-        # ranks.
+        # An exception such as KeyboardInterrupt has interrupted the wait. On SIGTERM, rondarun ends
+        # the ranks.
         process.terminate()
         process.wait()
         raise
@@ -239,7 +237,7 @@ def _results(outcomes: Sequence[_Outcome], np: int, code: int, last_line: str) -
 
 
 def main() -> int:
-    """Makes the call that the program sends, and returns the exit code."""
+    """Runs the function that the program sends, and returns the exit code."""
     address = os.environ.pop(_ADDRESS)
     host, _, port = address.rpartition(":")
     connection = Client(
@@ -257,7 +255,7 @@ def main() -> int:
 
 
 def _end_with(connection: Connection) -> None:
-    """Ends this process when the program ends first."""
+    """Ends this process if the program ends first."""
     try:
         connection.recv_bytes()
     except (EOFError, OSError):

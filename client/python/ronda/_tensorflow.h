@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* The part of TensorFlow's C API with which a library adds an operation and its kernel. TensorFlow documents these
- * functions in tensorflow/c/ops.h, kernels.h, tf_tensor.h and tf_status.h. This file declares the functions under
- * Ronda's names, so that no file is compiled against TensorFlow. All structs are opaque, and the functions are looked
- * up at run time. */
+/* The part of TensorFlow's C API that adds an operation and its kernel. TensorFlow documents these functions in
+ * tensorflow/c/ops.h, kernels.h, tf_tensor.h and tf_status.h. This file declares them under Ronda's own names, so that
+ * Ronda does not need TensorFlow's headers. All structs are opaque, and the functions are looked up at run time. */
 #ifndef RONDA_CLIENT_PYTHON_TENSORFLOW_H_
 #define RONDA_CLIENT_PYTHON_TENSORFLOW_H_
 
@@ -23,7 +22,7 @@ typedef struct TfShape TfShape;
 /* Codes of a TfStatus. */
 enum { kTfOk = 0, kTfUnknown = 2, kTfExhausted = 8, kTfUnavailable = 14 };
 
-/* Numbers of element types, under Ronda's names of the types. */
+/* TensorFlow's numbers of element types, under Ronda's type names. */
 enum {
   kTfFloat32 = 1,
   kTfFloat64 = 2,

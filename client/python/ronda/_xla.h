@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* The part of XLA's foreign function interface with which XLA calls a handler. The interface is a C ABI, which jaxlib
- * documents in xla/ffi/api/c_api.h. This file declares the layouts under Ronda's names, so that no file is compiled
- * against jaxlib. The layouts are those of the versions 0.1 (jaxlib 0.5.0) to 0.3 (jaxlib 0.10.2). Every struct begins
- * with its size, so that XLA can add fields behind the last field. */
+/* The part of XLA's foreign function interface through which XLA calls a handler. The interface is a C ABI, which
+ * jaxlib documents in xla/ffi/api/c_api.h. This file declares the layouts under Ronda's own names, so that Ronda does
+ * not need jaxlib's headers. The layouts are those of the versions 0.1 (jaxlib 0.5.0) to 0.3 (jaxlib 0.10.2). Every
+ * struct begins with its size, so that XLA can add fields at its end. */
 #ifndef RONDA_CLIENT_PYTHON_XLA_H_
 #define RONDA_CLIENT_PYTHON_XLA_H_
 
@@ -18,7 +18,7 @@ typedef struct XlaFuture XlaFuture; /* likewise */
 
 typedef enum XlaStage { kXlaInstantiate = 0, kXlaPrepare = 1, kXlaInitialize = 2, kXlaExecute = 3 } XlaStage;
 
-/* The fields with which every argument struct begins. */
+/* The first fields of every argument struct. */
 typedef struct XlaBase {
   size_t struct_size;
   struct XlaExtension* extensions; /* NULL: none */
@@ -36,7 +36,7 @@ typedef struct XlaVersion {
   int minor;
 } XlaVersion;
 
-/* An extension of the call with which XLA asks a handler for its version. */
+/* A call extension through which XLA asks a handler for its version. */
 enum { kXlaMetadata = 1 };
 typedef struct XlaMetadata {
   size_t struct_size;
@@ -83,7 +83,7 @@ typedef struct XlaApi {
 
 /* -- The call of a handler -- */
 
-/* Types of elements, by the numbers of xla::PrimitiveType. Types that Ronda also has are under Ronda's names. */
+/* Element types, numbered as in xla::PrimitiveType. Types that Ronda also has use Ronda's names. */
 enum {
   kXlaNone = 0,
   kXlaBool = 1,

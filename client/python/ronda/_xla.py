@@ -8,7 +8,7 @@ import enum
 
 
 class Kind(enum.IntEnum):
-    """Operations, by the numbers that _native_xla.c knows."""
+    """Operations, numbered as in _native_xla.c."""
 
     ALLREDUCE = 0
     BROADCAST = 1
@@ -21,9 +21,9 @@ class Kind(enum.IntEnum):
 
 
 REDUCTIONS = (Kind.ALLREDUCE, Kind.REDUCESCATTER)
-# Operations on rows, whose first dimension counts the rows.
+# Operations on rows: the first dimension counts the rows.
 OF_ROWS = (Kind.ALLGATHER, Kind.REDUCESCATTER, Kind.ALLTOALL)
-# Operations whose results use the memory of the arguments.
+# Operations whose results reuse the memory of the arguments.
 IN_PLACE = (Kind.BROADCAST, Kind.SEND, Kind.BARRIER)
 # Operations that Ronda matches by their order or their tag, because they have no name.
 NAMELESS = (Kind.SEND, Kind.RECV, Kind.BARRIER)

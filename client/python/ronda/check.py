@@ -19,7 +19,7 @@ from ronda import errors
 from ronda._library import native
 from ronda.run import launcher
 
-# Python packages that Ronda works with, and what Ronda uses each package for.
+# Python packages that Ronda works with, and what each of them is for.
 _LIBRARIES = {
     "numpy": "results of ronda's own collectives",
     "torch": "ronda.torch, torch.distributed",
@@ -36,7 +36,7 @@ def main() -> int:
     sys.stdout.flush()
     subprocess.run([launcher(), "--check-build"], check=False)
     try:
-        # The module is imported by its name, because the ranks cannot find functions of __main__.
+        # Imports this module by name, because the ranks cannot find functions of __main__.
         results = ronda.run(importlib.import_module("ronda.check").measure, np=2)
     except errors.RondaError as error:
         print(f"\n2 ranks on this host: FAILED\n{error}")

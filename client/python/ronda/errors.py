@@ -11,8 +11,8 @@ from __future__ import annotations
 
 
 class RondaError(RuntimeError):
-    """An error of Ronda. The text of an error names the rank, the host and the tensor, and says
-    what to do.
+    """An error of Ronda. The error text says what to do, and names the rank, the host and the
+    tensor that the error concerns, if any.
     """
 
 
@@ -33,7 +33,7 @@ class DuplicateNameError(RondaError, ValueError):
 
 
 class MismatchError(RondaError):
-    """Ranks disagree about a tensor, or an operation needs a rank that has joined. The job
+    """Ranks disagree about a tensor, or an operation needs a rank that has called join(). The job
     continues.
     """
 

@@ -43,7 +43,7 @@ __all__ = [
 
 
 def broadcast(array: Any, root: int = 0, **options: Any) -> Any:
-    """As broadcast_async(), but waits, and returns root's array."""
+    """Like broadcast_async(), but waits, and returns root's array."""
     return broadcast_async(array, root, **options).wait()
 
 
@@ -56,7 +56,7 @@ def broadcast_async(
     process_set: ProcessSet = global_process_set,
     deadline_s: float = 0.0,
 ) -> Handle:
-    """Gives every rank the array of `root`.
+    """Copies root's array to every rank.
 
     Args:
         array: has the same shape and type on every rank. Only root's content is read.
@@ -95,7 +95,7 @@ def _copy(source: Buffer, target: Buffer) -> None:
 
 
 def allgather(array: Any, **options: Any) -> Any:
-    """As allgather_async(), but waits, and returns the rows of all ranks."""
+    """Like allgather_async(), but waits, and returns the rows of all ranks."""
     return allgather_async(array, **options).wait()
 
 
@@ -107,7 +107,7 @@ def allgather_async(
     process_set: ProcessSet = global_process_set,
     deadline_s: float = 0.0,
 ) -> Handle:
-    """Concatenates the rows of all ranks, in the order of the ranks, for every rank.
+    """Concatenates the rows of all ranks in rank order. Every rank gets the result.
 
     Args:
         array: its first dimension may differ between ranks.
@@ -119,7 +119,7 @@ def allgather_async(
 
 
 def gather(array: Any, root: int = 0, **options: Any) -> Any:
-    """As gather_async(), but waits. Returns the rows of all ranks on `root`, and None on other
+    """Like gather_async(), but waits. Returns the rows of all ranks on `root`, and None on other
     ranks.
     """
     return gather_async(array, root, **options).wait()
@@ -134,7 +134,7 @@ def gather_async(
     process_set: ProcessSet = global_process_set,
     deadline_s: float = 0.0,
 ) -> Handle:
-    """As allgather_async(), but only `root` gets the result. On the other ranks the result is None.
+    """Like allgather_async(), but only `root` gets the result. The result on other ranks is None.
 
     Args:
         out: used only on `root`. `out` must not overlap `array`.
@@ -149,7 +149,7 @@ def gather_async(
 
 
 def scatter(array: Any, root: int = 0, **options: Any) -> Any:
-    """As scatter_async(), but waits, and returns this rank's rows."""
+    """Like scatter_async(), but waits, and returns this rank's rows."""
     return scatter_async(array, root, **options).wait()
 
 
@@ -163,7 +163,7 @@ def scatter_async(
     process_set: ProcessSet = global_process_set,
     deadline_s: float = 0.0,
 ) -> Handle:
-    """Distributes the rows of root's array to the ranks.
+    """Distributes the rows of root's array among the ranks.
 
     Args:
         array: the array of `root`. The other ranks pass an array of the same type and dimensions;
@@ -179,7 +179,7 @@ def scatter_async(
 
 
 def alltoall(array: Any, **options: Any) -> Any:
-    """As alltoall_async(), but waits, and returns the result."""
+    """Like alltoall_async(), but waits, and returns the result."""
     return alltoall_async(array, **options).wait()
 
 
@@ -192,12 +192,12 @@ def alltoall_async(
     process_set: ProcessSet = global_process_set,
     deadline_s: float = 0.0,
 ) -> Handle:
-    """Sends rows to every rank, and receives rows from every rank, in the order of the ranks.
+    """Sends rows to every rank, and receives rows from every rank, in rank order.
 
     Args:
         array: its first dimension may differ between ranks.
-        splits: the number of rows for each member. With None every member gets equally many rows,
-            so the number of members must divide the first dimension.
+        splits: the number of rows for each member. With None every member gets the same number of
+            rows, so the first dimension must be divisible by the number of members.
         out: must not overlap `array`.
 
     Returns:
@@ -230,7 +230,7 @@ def _numbers(function: str, splits: Any) -> list[int] | None:
 
 
 def send(array: Any, to: int, **options: Any) -> None:
-    """As send_async(), but waits until the array may be changed again."""
+    """Like send_async(), but waits until the array may be changed again."""
     send_async(array, to, **options).wait()
 
 
@@ -242,8 +242,8 @@ def send_async(
     process_set: ProcessSet = global_process_set,
     deadline_s: float = 0.0,
 ) -> Handle:
-    """Sends an array to a rank. The n-th send from this rank to rank `to` with a tag is matched
-    with the n-th receive of rank `to` from this rank with that tag.
+    """Sends an array to rank `to`. The n-th send to rank `to` with a tag matches that rank's n-th
+    receive from this rank with the same tag.
     """
     id = process_sets.id_of(process_set)
     with ToldToPeer(id, native.rank(), to, tag):
@@ -264,7 +264,7 @@ def send_async(
 
 
 def recv(out: Any, source: int, **options: Any) -> Any:
-    """As recv_async(), but waits, and returns `out`."""
+    """Like recv_async(), but waits, and returns `out`."""
     return recv_async(out, source, **options).wait()
 
 
@@ -298,8 +298,8 @@ def recv_async(
 
 
 def _check_unused(role: str, span: Span) -> None:
-    """Refuses memory that an operation uses. If a message waited for such an operation, two ranks
-    could wait for each other.
+    """Rejects memory that an operation in flight uses. If the message waited for that operation
+    instead, two ranks could wait for each other.
     """
     if IN_FLIGHT.has_users_of(span):
         raise InvalidArgumentError(
@@ -316,22 +316,22 @@ def barrier(process_set: ProcessSet = global_process_set) -> None:
 
 
 def barrier_async(process_set: ProcessSet = global_process_set) -> Handle:
-    """As barrier(), but returns a handle at once."""
+    """Like barrier(), but returns a handle at once."""
     return Handle(native.barrier_async(process_sets.id_of(process_set)), NO_RESULT)
 
 
 def join(process_set: ProcessSet = global_process_set, *, count_absent: bool = False) -> int:
-    """Says that this rank has no more data, and waits until every rank has called join().
+    """Announces that this rank has no more data, and waits until every rank has called join().
 
-    Until every rank has called join(), the operations of the other ranks continue without this
-    rank, as far as they can. A rank that has joined adds nothing to sums.
+    Until then, the other ranks' operations continue without this rank where possible. A rank that
+    has joined adds nothing to sums.
 
     Args:
-        count_absent: if true, averages divide by the number of all ranks of the set, and not by the
-            number of ranks that take part.
+        count_absent: if true, averages divide by the size of the set, and not by the number of
+            ranks that take part.
 
     Returns:
-        The last rank that has joined.
+        The rank that joined last.
     """
     handle = OwnedHandle(native.join_async(process_sets.id_of(process_set), int(count_absent)))
     native.synchronize(handle.id)

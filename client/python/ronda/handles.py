@@ -34,8 +34,8 @@ class SoleOwner:
 
 
 class OwnedHandle(SoleOwner):
-    """Owns a handle of the binding, and releases it with the last reference to this object. An
-    operation keeps its memory alive until the operation has ended.
+    """Owns a handle of the binding, and releases it with the last reference to this object. The
+    operation's memory stays alive until the operation has ended.
     """
 
     __slots__ = ("id",)
@@ -62,7 +62,7 @@ class Handle:
         """
         Args:
             id: the binding's handle.
-            take: a function that makes the result of the completed operation. A result in Ronda's
+            take: a function that returns the result of the completed operation. A result in Ronda's
                 memory keeps the OwnedHandle alive.
         """
         self._owned = OwnedHandle(id)
@@ -75,7 +75,7 @@ class Handle:
         return native.poll(self._owned.id)
 
     def wait(self) -> Any:
-        """Waits for the operation, and returns its result. Later calls of wait() return the same
+        """Waits for the operation, and returns its result. Later calls to wait() return the same
         result.
 
         Raises:
@@ -89,15 +89,13 @@ class Handle:
         return self._result
 
     def settle(self) -> None:
-        """Waits until the operation has ended. Does not raise the operation's error, which wait()
-        raises.
-        """
+        """Waits until the operation has ended. Does not raise its error; wait() does."""
         with contextlib.suppress(RondaError):
             native.synchronize(self._owned.id)
 
     def found_inf(self) -> bool:
-        """Waits, and returns whether the result of a reduction with detect_overflow, on any rank,
-        has an element that is infinite or not a number. All ranks get the same answer.
+        """Waits, and returns whether the result of this reduction has an infinity or a NaN on any
+        rank. All ranks get the same answer. Always False without detect_overflow.
         """
         self.wait()
         return native.found_inf(self._owned.id)
@@ -115,7 +113,7 @@ def start(
         submit: the binding's function.
         arguments: the arguments of `submit`.
         spans: the memory that the operation uses.
-        take: makes the result; see Handle.
+        take: returns the result; see Handle.
     """
     IN_FLIGHT.wait_for_users_of(spans)
     handle = Handle(submit(*arguments), take)
@@ -126,12 +124,12 @@ def start(
 def rows_of(
     handle: OwnedHandle, dtype: int, row_shape: tuple[int, ...], out: Any
 ) -> tuple[Any, list[int]]:
-    """Returns the result of an operation of which Ronda determines the number of rows.
+    """Returns the result of an operation for which Ronda determines the number of rows.
 
     Returns:
         `out`, or its first rows if the result is shorter. Without `out`, a NumPy array in Ronda's
-        memory. The second result is a list with the number of rows of each member, if the operation
-        reports these numbers.
+        memory. Also a list with the number of rows from each member, if the operation reports these
+        numbers.
     """
     address, rows, by_member = native.output(handle.id)
     if out is None:

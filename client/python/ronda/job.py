@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """The job to which this process belongs as a rank. Several parts of the program, for instance
-Horovod's API and c10d, can be users of this one job.
+Horovod's API and c10d, can share this job as its users.
 """
 
 from __future__ import annotations
@@ -52,11 +52,11 @@ def _join(join: Callable[[], None]) -> None:
 
 
 def shutdown(user: str = "ronda") -> None:
-    """Ends the job for `user`. When no other user needs the job, ends the job for this process, and
-    blocks until every rank has also ended the job.
+    """Ends the job for `user`. When no other user needs the job, ends it for this process, and
+    blocks until every rank has ended it.
 
     Raises:
-        RondaError: the job had failed. shutdown() has nevertheless ended the job for this process.
+        RondaError: the job has failed. shutdown() has still ended it for this process.
     """
     with _lock:
         _users.discard(user)
@@ -73,7 +73,7 @@ def reform(reason: str | None) -> None:
     """Leaves this epoch of an elastic job, and joins the next epoch, for all users.
 
     Args:
-        reason: the failure that ends the epoch. None means that the change is planned.
+        reason: the failure that ends the epoch. None means a planned change.
 
     Raises:
         MembershipError: the launcher has removed this process from the job.
@@ -85,15 +85,16 @@ def reform(reason: str | None) -> None:
 
 
 def abort(reason: str) -> None:
-    """Fails the job at once, for all of its ranks; see ronda_abort(). If this process is in no job,
-    the function does nothing.
+    """Fails the job at once, for all of its ranks; see ronda_abort(). Does nothing if this process
+    is in no job.
     """
     if native.is_initialized():
         native.abort(reason)
 
 
 def rejoin(user: str, reason: str, **options: object) -> None:
-    """Joins another job for all users. A process that is in a job leaves this job without waiting.
+    """Joins a different job for all users. First leaves the current job, if any, without waiting
+    for the other ranks.
 
     Args:
         user: the part of the program that needs the job.
@@ -101,7 +102,7 @@ def rejoin(user: str, reason: str, **options: object) -> None:
         **options: the options of init(), with this process's rank in the other job.
 
     Raises:
-        RondaError: joining the other job has failed. After this error the process is in no job.
+        RondaError: this process could not join the other job, and is now in no job.
     """
     with _lock:
         _leave(reason)
@@ -111,7 +112,7 @@ def rejoin(user: str, reason: str, **options: object) -> None:
 
 
 def leave(reason: str) -> None:
-    """Ends the job for this process and all users, without a wait for the other ranks.
+    """Ends the job for this process and all users, without waiting for the other ranks.
 
     Args:
         reason: the error text for the ranks that stay in the job, which fails.
@@ -132,38 +133,38 @@ def _leave(reason: str) -> None:
 
 
 def is_initialized(user: str = "ronda") -> bool:
-    """Returns whether `user` has joined the job and has not left it."""
+    """Returns whether `user` has joined the job, and not yet left it."""
     return user in _users and bool(native.is_initialized())
 
 
 def number() -> int:
-    """Returns how many jobs this process has joined so far. Objects that belong to an earlier job
-    are recognized by this number.
+    """Returns how many jobs this process has joined so far. This number shows whether an object
+    belongs to an earlier job.
     """
     return _number
 
 
 def leave_at_exit() -> None:
-    """A rank that has failed calls this function. At exit, the rank then does not wait for the
-    other ranks, which notice its end at once.
+    """Marks this rank as failed. At exit, the rank then does not wait for the other ranks, which
+    notice its end at once.
     """
     global _has_failed
     _has_failed = True
 
 
 def is_ended_by_exception() -> bool:
-    """Returns whether the interpreter ends because of an exception that nothing has caught."""
-    # The interpreter sets sys.last_type when it prints an exception that was not caught. An
-    # interactive interpreter, which has sys.ps1, goes on after an exception.
+    """Returns whether the interpreter is exiting because of an uncaught exception."""
+    # The interpreter sets sys.last_type when it prints an uncaught exception. An interactive
+    # interpreter, which has sys.ps1, continues after an exception.
     return hasattr(sys, "last_type") and not hasattr(sys, "ps1")
 
 
 def _end_at_exit() -> None:
-    """Ends the job at exit if the program has not called shutdown(). If a rank ended without
-    shutdown(), the other ranks would treat the rank as failed.
+    """Ends the job at exit if the program has not called shutdown(). The other ranks would treat a
+    rank that ends without shutdown() as failed.
 
-    If this rank has failed, the function does not call shutdown(), because shutdown() would wait
-    for ranks that wait for this rank.
+    If this rank has failed, does not call shutdown(), which would wait for ranks that wait for this
+    rank.
     """
     _last_error.leave()
     with _lock:

@@ -7,8 +7,8 @@
 starts `train.py --local_rank=N --epochs 3` on each rank; with --use_env the program reads
 LOCAL_RANK instead. rondarun's manual describes the options.
 
-With RONDA_REPLACE_BACKEND=nccl,gloo in the environment, a program that names one of these backends
-runs on Ronda unchanged, as with `python -m ronda.torch.c10d`.
+With RONDA_REPLACE_BACKEND=nccl,gloo in the environment, programs that name one of these backends
+run on Ronda unchanged, as with `python -m ronda.torch.c10d`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from collections.abc import Sequence
 from ronda import _local_rank
 from ronda.run import launcher
 
-# Options of any version of torch.distributed.launch that rondarun has under the same name.
+# Options of torch.distributed.launch, in any version, that rondarun has under the same name.
 _WITH_VALUE = (
     "--nnodes",
     "--nproc-per-node",
@@ -50,12 +50,12 @@ _WITH_VALUE = (
     "--shutdown-timeout",
 )
 _OTHER_NAMES = {"--log-dir": ["--logdir"], "--redirects": ["-r"], "--tee": ["-t"]}
-# Values for options that the user does not give. rondarun has no default for the number of ranks.
+# Defaults for options that the user does not pass. rondarun has no default for the number of ranks.
 _DEFAULTS = {"--nproc-per-node": "1"}
-# A placeholder in the command line, which each rank replaces by its own `--local_rank=N`.
+# A placeholder in the command line, which each rank replaces with its own `--local_rank=N`.
 _PLACEHOLDER = "--local_rank=?"
-# A Python program that runs on each rank, inserts the rank's number, and then becomes the user's
-# program. rondarun cannot insert the number, because it has one command line for all ranks.
+# A Python program that runs on each rank, inserts the local rank, and then becomes the user's
+# program. rondarun cannot insert it, because it runs the same command line on all ranks.
 _HAND_OVER = (
     "import os, sys; asked, words = sys.argv[1], sys.argv[2:]; "
     f"words[words.index({_PLACEHOLDER!r})] = asked + '=' + os.environ['LOCAL_RANK']; "
@@ -64,9 +64,7 @@ _HAND_OVER = (
 
 
 def _both_ways(name: str) -> list[str]:
-    """Returns an option's name once with hyphens and once with underscores, because torch accepts
-    both.
-    """
+    """Returns an option's name with hyphens and with underscores, because torch accepts both."""
     underscored = "--" + name[2:].replace("-", "_")
     return [name] if underscored == name else [name, underscored]
 
@@ -100,7 +98,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _options_of(given: argparse.Namespace) -> list[str]:
-    """Returns the options of rondarun for the options that the user has given."""
+    """Returns rondarun's options for the options that the user has passed."""
     options = []
     for name in _WITH_VALUE:
         value = getattr(given, name)
@@ -155,7 +153,7 @@ def command(arguments: Sequence[str]) -> list[str]:
 
 
 def main() -> None:
-    """Replaces this process by rondarun."""
+    """Replaces this process with rondarun."""
     words = command(sys.argv[1:])
     os.execv(words[0], words)
 

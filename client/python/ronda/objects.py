@@ -42,9 +42,9 @@ def broadcast_object(
 def allgather_object(
     value: Any, *, name: str | None = None, process_set: ProcessSet = global_process_set
 ) -> list[Any]:
-    """Gives every rank copies of the objects of all ranks, in the order of the ranks.
+    """Gives every rank copies of all ranks' objects, in rank order.
 
-    The list has no objects of ranks that have called join().
+    The list omits ranks that have called join().
 
     Raises:
         RondaError: as operations on arrays.

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Process sets, whose ranks run operations among themselves. Several sets may run operations at the
-same time.
+"""Process sets, whose ranks run operations among themselves. Different sets may run operations at
+the same time.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class ProcessSet:
 
     @property
     def process_set_id(self) -> int | None:
-        """The set's number in the C ABI, or None while the job does not know the set."""
+        """The set's id in the C ABI, or None while the job does not know the set."""
         return self._id if native.is_initialized() and self._job == job.number() else None
 
     @property
@@ -65,8 +65,7 @@ class ProcessSet:
         """This process's position among the set's ranks, from 0, or None while the job does not
         know the set.
 
-        Arguments of operations, for instance a root, are ranks in the job, and not positions in the
-        set.
+        Arguments of operations, such as a root, are ranks in the job, and not positions in the set.
 
         Raises:
             InvalidArgumentError: this process is not a member.
@@ -116,15 +115,15 @@ class _GlobalProcessSet(ProcessSet):
 
 global_process_set: ProcessSet = _GlobalProcessSet()
 
-# The sets that the program has added, which are the same on all ranks.
+# The sets that the program has added; the same on all ranks.
 _known: list[ProcessSet] = []
 
 
 def init_job(
     user: str, process_sets: Sequence[ProcessSet | Sequence[int]] = (), **options: object
 ) -> None:
-    """Calls job.init() with sets that exist from the start. If the process has already joined a
-    job, adds the sets to this job now.
+    """Calls job.init() with sets to create at the start. If the process has already joined a job,
+    adds the sets to that job instead.
 
     Every rank must call the function with the same sets in the same order.
 
@@ -147,16 +146,15 @@ def init_job(
 
 
 def add_process_set(process_set: ProcessSet | Sequence[int]) -> ProcessSet:
-    """Adds a set to the job. Blocks until every rank of the job, also a rank that is not in the
-    set, has added the set.
+    """Adds a set to the job. Blocks until every rank of the job has added the set, including ranks
+    that are not in the set.
 
     Args:
         process_set: a set, or its ranks.
 
     Raises:
         InvalidArgumentError: a set of these ranks exists already, or a rank is not in the job.
-        RondaError: the ranks of the job do not add the same set, or a rank does not add the set in
-            time.
+        RondaError: the ranks add different sets, or a rank does not add the set in time.
     """
     added = _as_process_set(process_set)
     _check_different(
@@ -171,8 +169,7 @@ def remove_process_set(process_set: ProcessSet) -> bool:
     """Removes a set from the job. Blocks until every rank of the job has removed the set.
 
     Returns:
-        True. False if the set is the set of all ranks, or if the job does not know the set; the
-        function then changes nothing.
+        True. False, without any effect, if the set is global_process_set or unknown to the job.
     """
     id = process_set.process_set_id
     if id is None or id == _GLOBAL_ID:
@@ -185,7 +182,7 @@ def remove_process_set(process_set: ProcessSet) -> bool:
 
 
 def id_of(process_set: ProcessSet | int) -> int:
-    """Returns the number of a set. If `process_set` is a number, returns this number.
+    """Returns the id of a set. If `process_set` is an id, returns it unchanged.
 
     Raises:
         InvalidArgumentError: the job does not know the set.

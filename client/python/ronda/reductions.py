@@ -1,36 +1,37 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Reductions of arrays. An array may be NumPy's, or any object with the buffer protocol, DLPack or
-the CUDA array interface.
+"""Reductions of arrays. An array may be a NumPy array, or any object with the buffer protocol,
+DLPack or the CUDA array interface.
 
-Every rank of the process set submits the same operations with the same arguments. The ranks may
-submit operations with names in any order, but operations without a name in the same order.
+Every rank of the process set must submit the same operations with the same arguments. Ranks may
+submit named operations in any order, but must submit unnamed operations in the same order.
 Functions named *_async return a Handle at once; the arrays belong to the operation until
-Handle.wait() has returned the result. Functions without the ending _async wait for the result.
+Handle.wait() has returned the result. Functions without the suffix _async wait for the result.
 Arguments such as `root` are ranks in the job.
 
 Common arguments:
     array: must be contiguous in row-major order. An array has the same shape and type on every
-        rank, unless the function says otherwise. Numbers and lists become NumPy arrays.
+        rank, unless the function says otherwise. Numbers and lists are converted to NumPy arrays.
     out: memory for the result, which the function then returns. With some functions `out` may be
         `array`. Without `out` the result is a new NumPy array. Arrays on a CUDA device need an
-        `out` on that device. The operation runs after the work that the arrays' stream has been
-        given. The host waits for the operation, so the result is ready for every stream.
+        `out` on that device. The operation runs after the work already enqueued on the arrays'
+        stream. The host waits for the operation, so the result is ready on every stream.
     op: how elements are combined; AVERAGE divides by the number of ranks.
-    name: the tensor's name, the same on every rank. None means that operations are matched by the
-        order of the calls in their process set.
+    name: the tensor's name, the same on every rank. None means that operations are matched by call
+        order in their process set.
     compression: the format in which floating-point elements are sent.
-    prescale, postscale: a factor of each rank's input, and a factor of the result.
+    prescale: multiplies each rank's input before the reduction.
+    postscale: multiplies the result.
     process_set: the ranks that take part.
-    deadline_s: seconds that the operation may wait for a rank. Zero means the job's deadline, and a
-        negative number means no limit.
+    deadline_s: how many seconds the operation may wait for a rank. Zero means the job's deadline,
+        and a negative number means no limit.
 
-Errors of all functions at the submission:
+Errors of all functions on submission:
     NotInitializedError, DuplicateNameError (the name is in flight), InvalidArgumentError (nothing
     was submitted).
 
 Errors of an operation, which Handle.wait() raises for *_async functions:
-    MismatchError (ranks disagree; the job goes on), DeadlineError, PeerFailedError,
+    MismatchError (ranks disagree; the job continues), DeadlineError, PeerFailedError,
     OutOfMemoryError, InternalError; InvalidArgumentError if `out` is too small for the result.
 """
 
@@ -116,8 +117,8 @@ def allreduce(
 
     Args:
         out: may be `array`.
-        error_feedback: adds rounding errors of the compression to this rank's next array of this
-            name.
+        error_feedback: whether to add the compression's rounding errors to this rank's next array
+            of this name.
     """
     id = process_sets.id_of(process_set)
     with Told(id, name):
@@ -154,11 +155,11 @@ def allreduce_async(
     detect_overflow: bool = False,
     deadline_s: float = 0.0,
 ) -> Handle:
-    """As allreduce(), but returns a handle at once.
+    """Like allreduce(), but returns a handle at once.
 
     Args:
-        detect_overflow: if true, Handle.found_inf() tells whether the result has elements that are
-            infinite or not a number.
+        detect_overflow: if true, Handle.found_inf() tells whether the result has an infinity or a
+            NaN.
     """
     id = process_sets.id_of(process_set)
     with Told(id, name):
@@ -182,7 +183,7 @@ def allreduce_async(
 def grouped_allreduce(
     arrays: Sequence[Any], op: ReduceOp = ReduceOp.AVERAGE, **options: Any
 ) -> list[Any]:
-    """As grouped_allreduce_async(), but waits, and returns the list of the results."""
+    """Like grouped_allreduce_async(), but waits, and returns the list of the results."""
     handles = grouped_allreduce_async(arrays, op, **options)
     return [handle.wait() for handle in handles]
 
@@ -205,7 +206,7 @@ def grouped_allreduce_async(
     Args:
         outs: an `out` for each array. `outs` may be `arrays`.
         name: the name of the group. None means that Ronda derives a name from types and shapes, so
-            two groups with equal types and shapes need names if both are in flight.
+            two groups with the same types and shapes need names if both are in flight.
     """
     if outs is not None and len(outs) != len(arrays):
         raise InvalidArgumentError(
@@ -213,7 +214,7 @@ def grouped_allreduce_async(
         )
     set_id = process_sets.id_of(process_set)
     # If the program gives no name, Ronda derives the group's name from the arrays. A rank whose
-    # arrays are wrong does not know this name, and so cannot refuse the group.
+    # arrays are wrong cannot derive this name, and so cannot refuse the group.
     with Told(set_id, name, len(arrays) if name is not None else 0):
         made = [
             _allreduce_arguments(
@@ -264,7 +265,7 @@ def name_of_group(members: Sequence[tuple[int, Sequence[int]]]) -> str:
 
 
 def reduce(array: Any, root: int, op: ReduceOp = ReduceOp.AVERAGE, **options: Any) -> Any:
-    """As reduce_async(), but waits. Returns the result on `root`, and None on other ranks."""
+    """Like reduce_async(), but waits. Returns the result on `root`, and None on other ranks."""
     return reduce_async(array, root, op, **options).wait()
 
 
@@ -312,7 +313,7 @@ def reduce_async(
 
 
 def reducescatter(array: Any, op: ReduceOp = ReduceOp.AVERAGE, **options: Any) -> Any:
-    """As reducescatter_async(), but waits, and returns this rank's rows."""
+    """Like reducescatter_async(), but waits, and returns this rank's rows."""
     return reducescatter_async(array, op, **options).wait()
 
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Starts jobs from a Python program, with `ronda.run(func)`, and serves the console scripts."""
+"""Starts jobs from a Python program, with `ronda.run(func)`, and implements the console scripts."""
 
 from __future__ import annotations
 
@@ -47,12 +47,11 @@ def run(
         The results of the calls, by rank.
 
     Raises:
-        Exception: the first exception that a call has raised, with the rank's traceback as its
-            cause.
+        Exception: the first exception that a call raised, with the rank's traceback as its cause.
         InvalidArgumentError: an argument is wrong, or the function cannot be pickled.
         PeerFailedError: a rank has ended without a result, or rondarun cannot start the job.
     """
-    # The import of _run_job is not at the top of the file, because it would make `import ronda`
+    # _run_job is imported here, because an import at the top of the file would make `import ronda`
     # slower.
     from ronda import _run_job
 
@@ -61,8 +60,8 @@ def run(
 
 
 def _program(name: str) -> str:
-    """Returns the path of a program. In a wheel the program is in the library's folder, and
-    otherwise in the installation's bin/.
+    """Returns the path of a program. In a wheel the program is next to the library; otherwise it is
+    in the installation's bin/.
     """
     library = pathlib.Path(__file__).parent / "lib"
     own = library / name
@@ -80,22 +79,22 @@ def _become(name: str) -> None:
 
 
 def rondarun() -> None:
-    """The console scripts rondarun and horovodrun. Replaces this process by the launcher."""
+    """The console scripts rondarun and horovodrun. Replaces this process with the launcher."""
     _become("rondarun")
 
 
 def rondactl() -> None:
-    """The console script rondactl. Replaces this process by the program that inspects jobs."""
+    """The console script rondactl. Replaces this process with the program that inspects jobs."""
     _become("rondactl")
 
 
 def ronda_monitor() -> None:
-    """The console script ronda-monitor. Replaces this process by the program that serves the state
-    of jobs over HTTP.
+    """The console script ronda-monitor. Replaces this process with the program that serves the
+    state of jobs over HTTP.
     """
     _become("ronda-monitor")
 
 
 def ronda_bench() -> None:
-    """The console script ronda-bench. Replaces this process by the benchmark program."""
+    """The console script ronda-bench. Replaces this process with the benchmark program."""
     _become("ronda-bench")

@@ -59,7 +59,7 @@ class TorchOptimizersTest(OptimizerCase):
 
     def test_gradient_in_another_order_of_elements(self):
         """Tests a gradient whose memory format differs from the parameter's; torch's fused CPU
-        kernels confuse the two formats.
+        kernels mix up the two formats.
         """
 
         def make(cls, **options):
@@ -132,7 +132,7 @@ class LambTest(OptimizerCase):
         largest: float = 1.0,
         everywhere: bool = False,
     ) -> list[nn.Parameter]:
-        """Updates one parameter at a time, by the formula of the class's docstring."""
+        """Updates one parameter at a time, by the formula in the class's docstring."""
         several = parameters()
         moments = [(torch.zeros_like(p), torch.zeros_like(p)) for p in several]
         with torch.no_grad():
@@ -239,7 +239,7 @@ class NovoGradTest(OptimizerCase):
                 self.check(found, self.expected(**formula), rtol=1e-4, atol=1e-5)
 
 
-# A function per optimizer, which creates the optimizer for the given parameters.
+# For each optimizer, a function that creates it for the given parameters.
 ALL = {
     "FusedSGD": lambda p: optimizers.FusedSGD(p, lr=0.1, momentum=0.9, nesterov=True),
     "FusedAdam": lambda p: optimizers.FusedAdam(p, lr=0.1, weight_decay=0.1),
@@ -385,7 +385,7 @@ class EveryOptimizerTest(OptimizerCase):
 
 class MasterWeightsTest(unittest.TestCase):
     def test_small_steps_add_up(self):
-        """In bfloat16, 1 - 1e-3 is rounded to 1, so steps are lost without master weights."""
+        """In bfloat16, 1 - 1e-3 rounds to 1, so steps are lost without master weights."""
         for has_masters in (False, True):
             one = nn.Parameter(torch.ones(3, dtype=torch.bfloat16))
             optimizer = optimizers.FusedAdam([one], lr=1e-3, master_weights=has_masters)

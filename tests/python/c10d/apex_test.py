@@ -62,7 +62,7 @@ class ParallelTest(unittest.TestCase):
             ({"gradient_predivide_factor": 4.0, "gradient_average": False}, 4),
         ):
             with self.subTest(**options):
-                # At first the ranks' weights differ. The constructor replaces all weights by rank
+                # At first the ranks' weights differ. The constructor replaces all of them with rank
                 # 0's weights.
                 model = apex.parallel.DistributedDataParallel(network(5 + RANK), **options)
                 expected = [total / divisor for total in self.sums()]

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Tests the arguments of collectives, such as strided tensors. Every rank must refuse arguments
-that do not fit."""
+"""Tests the arguments of collectives, such as strided tensors. Every rank must reject arguments
+that do not match.
+"""
 
 from __future__ import annotations
 
@@ -37,8 +38,8 @@ def _matrix(rank: int) -> torch.Tensor:
     return torch.arange(4.0 * SIZE).view(2 * SIZE, 2) + 100 * rank
 
 
-# Kinds of views whose values are not in order in memory. Each function returns a rank's view, with
-# 2 * SIZE elements.
+# Kinds of views whose elements are not in row-major order in memory. Each function returns a rank's
+# view, with 2 * SIZE elements.
 VIEWS: dict[str, Callable[[int], torch.Tensor]] = {
     "a column": lambda rank: _matrix(rank)[:, 0],
     "a column of two dimensions": lambda rank: _matrix(rank)[:, :1],
@@ -71,7 +72,8 @@ class StridedInputsTest(unittest.TestCase):
 
     def each(self):
         """For each kind of view, yields its name, the views of all ranks, and memory for
-        results."""
+        results.
+        """
         for name, make in VIEWS.items():
             views = [make(rank) for rank in range(SIZE)]
             with self.subTest(name):
@@ -115,7 +117,7 @@ class StridedInputsTest(unittest.TestCase):
 
 
 class SwappedMemoryTest(unittest.TestCase):
-    """The program gives tensors other memory while an operation on them runs."""
+    """The program replaces the memory of tensors while an operation on them runs."""
 
     COLLECTIVES: dict[str, Callable[[torch.Tensor], object]] = {
         "all_reduce": lambda tensor: dist.all_reduce(tensor, async_op=True),
@@ -151,7 +153,7 @@ class SwappedMemoryTest(unittest.TestCase):
 
 
 class InferenceModeTest(unittest.TestCase):
-    """Collectives on inference-mode tensors complete after the inference mode has ended."""
+    """Collectives on inference-mode tensors complete after inference mode has ended."""
 
     def columns(self) -> list[torch.Tensor]:
         """Returns a strided tensor for each rank."""
@@ -191,7 +193,7 @@ class InferenceModeTest(unittest.TestCase):
 
 
 class RefusalTest(unittest.TestCase):
-    """If one rank refuses a call, the call fails on all ranks that wait for it. The next call
+    """If one rank rejects a call, the call fails on all ranks that wait for it. The next call
     works.
     """
 
@@ -241,7 +243,7 @@ class RefusalTest(unittest.TestCase):
         room = torch.zeros(4, dtype=torch.int32 if RANK else torch.float32)
         outputs = [torch.zeros_like(room) for _ in range(SIZE)]
         own = "dtype" if RANK == 0 else "rank 0 .*refused.*dtype"
-        # Calls the group's methods, because torch's functions would refuse the dtypes on this rank
+        # Calls the group's methods, because torch's functions would reject the dtypes on this rank
         # before they call the group.
         group = dist.distributed_c10d._get_default_group()
         self.refused("all_gather", lambda: group.allgather([outputs], [data]).wait(), own)

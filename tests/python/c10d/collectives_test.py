@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Compares every torch.distributed collective over Ronda with a result that each rank computes."""
+"""Compares every torch.distributed collective over Ronda with a result that each rank computes
+itself.
+"""
 
 from __future__ import annotations
 
@@ -49,7 +51,7 @@ def in_each_group(test):
 
 
 def data(rank: int, *shape: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
-    """Returns small whole numbers, which every dtype can represent and add up without rounding."""
+    """Returns small whole numbers, which every dtype can represent and add without rounding."""
     torch.manual_seed(rank)
     numbers = torch.randint(0, 4, shape)
     return numbers % 2 == 1 if dtype is torch.bool else numbers.to(dtype)
@@ -307,7 +309,7 @@ class PointToPointTest(TensorsAreEqual):
         works = [
             dist.isend(data(RANK, 4), following, group, tag=7),
             dist.isend(data(RANK, 3).bool(), following, group, tag=8),
-            # The tags identify the messages, so the receives may be in another order than the
+            # The tags identify the messages, so the receives may be in a different order from the
             # sends.
             dist.irecv(received[1], previous, group, tag=8),
             dist.irecv(received[0], previous, group, tag=7),

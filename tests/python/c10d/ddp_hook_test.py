@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Tests DDP whose gradients travel in 16 or 8 bits."""
+"""Tests DDP with gradients that are sent in 16 or 8 bits."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def numbers(rank: int) -> torch.Tensor:
 
 
 class HookTest(unittest.TestCase):
-    # The permitted error relative to the largest element: half a unit in the last digit for each
+    # The allowed error, relative to the largest element: half a unit in the last place for each
     # rank.
     TOLERANCES = {Wire.FP16: 1e-3, Wire.BF16: 8e-3, Wire.FP8_E4M3: 0.08, Wire.FP8_E5M2: 0.15}
 

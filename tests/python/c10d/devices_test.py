@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Tests groups in which each device has another backend, and one of the backends is Ronda's."""
+"""Tests groups with a different backend for each device, one of which is Ronda."""
 
 from __future__ import annotations
 
@@ -40,7 +40,8 @@ class DevicesTest(unittest.TestCase):
 
     def test_a_barrier_comes_after_the_work_of_the_gpus_stream(self):
         """The stream is a mock that reports waits. The tests in tests/python/cuda use real
-        streams."""
+        streams.
+        """
         dist.init_process_group("ronda")
         size = dist.get_world_size()
         store = dist.PrefixStore("barrier", dist.distributed_c10d._get_default_store())

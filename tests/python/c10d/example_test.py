@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Tests examples/ddp_mnist.py, as a user starts it."""
+"""Tests examples/ddp_mnist.py, started as a user would start it."""
 
 from __future__ import annotations
 

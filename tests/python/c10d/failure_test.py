@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Tests the errors that ranks of a torch.distributed program get when one rank fails."""
+"""Tests the errors on the other ranks of a torch.distributed program when one rank fails."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Tests how torch.distributed programs start as jobs of Ronda, and how they fail."""
+"""Tests how torch.distributed programs start as Ronda jobs, and how they fail."""
 
 from __future__ import annotations
 
@@ -22,8 +22,7 @@ from ronda._ports import free_port
 from ronda.torch.c10d import _rendezvous
 from ronda_test import RONDARUN, environment, finish, program, run
 
-# Prints one line on each rank. The line has the rank's number, and the sum over all ranks of the
-# rank's number plus 1.
+# Prints one line on each rank. The line has the rank, and the sum of rank + 1 over all ranks.
 SUM = """
     total = torch.ones(3) * (dist.get_rank() + 1)
     dist.all_reduce(total)
@@ -98,7 +97,7 @@ MPIRUN = ("mpirun", "--allow-run-as-root", "--oversubscribe", "-np", "2", "-x", 
 
 def torchrun(*options: str) -> tuple[str, ...]:
     command = (sys.executable, "-m", "torch.distributed.run", f"--master_port={free_port()}")
-    # The options are needed because torchrun of torch 1.13 does not start on Python 3.11 with its
+    # These options are needed because torch 1.13's torchrun does not start on Python 3.11 with its
     # defaults.
     return (*command, "--redirects=1", "--tee=1", "--nproc_per_node=2", *options)
 
@@ -206,7 +205,7 @@ class LauncherTest(unittest.TestCase):
 
 
 class PlaceTest(unittest.TestCase):
-    """Variables and arguments tell a program its rank before init_process_group()."""
+    """A program gets its rank from variables or arguments before init_process_group()."""
 
     def check_known(self, finished) -> None:
         self.assertEqual(finished.code, 0, finished.err)
@@ -274,8 +273,7 @@ class CopyTest(unittest.TestCase):
     def check(self, finished) -> None:
         self.assertEqual(finished.code, 0, finished.err)
         for rank in range(2):
-            # The rank may join before its copy, or the copy before the rank. The second process is
-            # refused.
+            # Either the rank or its copy joins first. The second process is rejected.
             self.assertEqual(finished.out.count(f"rank {rank};"), 1, finished.out)
             self.assertRegex(
                 finished.out,

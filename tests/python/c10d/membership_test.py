@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Tests groups of torch.distributed in which some members die or are left out, and the other
-members continue.
+"""Tests torch.distributed groups in which some members die or are left out, and the other members
+continue.
 """
 
 from __future__ import annotations
@@ -58,8 +58,8 @@ HEAD = """
 
 @contextlib.contextmanager
 def started(source: str, ranks: int) -> Iterator[list[subprocess.Popen[str]]]:
-    """Starts processes whose variables set their ranks. If one process fails, the other processes
-    continue.
+    """Starts processes with environment variables that set their ranks. If one process fails, the
+    other processes continue.
     """
     path, port = program(HEAD + source), free_port()
     processes = [
@@ -91,7 +91,8 @@ def started(source: str, ranks: int) -> Iterator[list[subprocess.Popen[str]]]:
 class MembershipTest(unittest.TestCase):
     def check(self, source: str, ranks: int, expected: dict[int, list[str]]) -> None:
         """Runs the program. Expects that the ranks in `expected` exit with 0 and print their
-        lines."""
+        lines.
+        """
         with started(source, ranks) as processes:
             ended = {rank: finish(processes[rank], 200) for rank in expected}
         errors = "\n".join(f"rank {rank}:\n{finished.err}" for rank, finished in ended.items())
@@ -151,7 +152,7 @@ class ShrinkTest(MembershipTest):
         )
 
     def test_a_group_of_some_ranks(self):
-        """A group of some ranks loses a rank. The job continues with all its ranks."""
+        """A subgroup loses a rank. The job keeps all its ranks."""
         self.check(
             """
     dist.init_process_group("ronda")
@@ -180,7 +181,7 @@ class ReconfigureTest(MembershipTest):
     def test_survivors_go_on(self):
         """Checks the ranks, the parameters and the deadlines of the new group.
 
-        When this test was written, the change of the group took 0.05 s.
+        When this test was written, changing the group took 0.05 s.
         """
         self.check(
             """
@@ -229,7 +230,7 @@ class ReconfigureTest(MembershipTest):
         )
 
     def test_joining_ranks(self):
-        """Each process begins in a group that has only this process."""
+        """Each process starts in a group of its own."""
         self.check(
             """
     store = dist.TCPStore(os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]), count,

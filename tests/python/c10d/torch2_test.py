@@ -25,8 +25,8 @@ RANK = SIZE = 0
 def setUpModule() -> None:
     global RANK, SIZE
     if not IS_NEW:
-        # With an older torch, torch's store is in rank 0, which would end before the other ranks
-        # have left init_process_group().
+        # In older versions, torch's store is in rank 0, which would end before the other ranks have
+        # left init_process_group().
         raise unittest.SkipTest(f"torch {torch.__version__} is older than 2.5")
     torch.set_num_threads(1)
     dist.init_process_group("ronda")

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Tests torch's features on process groups, over Ronda: FSDP, ZeRO, hooks, Join and others."""
+"""Tests features that torch builds on process groups, over Ronda: FSDP, ZeRO, hooks, Join and
+others.
+"""
 
 from __future__ import annotations
 
@@ -222,23 +224,23 @@ class FsdpTest(WrapperTest):
 
 
 class ScheduleTest(WrapperTest):
-    """The locked schedule carries out DDP's buckets, without control messages."""
+    """DDP's buckets run in a locked schedule, without control messages."""
 
     NEGOTIATION = ("reports_sent", "lists_received", "buckets_agreed", "schedules_left")
 
     def check_locked(self, **options) -> None:
         model = DistributedDataParallel(network(), bucket_cap_mb=0.002, **options)
         optimizer = sgd(model)
-        # If earlier schedules have ended early, up to 256 equal steps come before the next
-        # schedule.
+        # If earlier schedules ended early, more equal steps are needed before the next one is
+        # locked.
         for _ in range(280):
             step_of(model, optimizer, batch(0, RANK))
         before = native.statistics()
         for _ in range(10):
             step_of(model, optimizer, batch(0, RANK))
         after = native.statistics()
-        # Other work would end the schedule. So the barrier makes each rank wait until all ranks
-        # have read their statistics.
+        # Any other operation would end the schedule. So the barrier makes each rank wait until all
+        # ranks have read their statistics.
         dist.barrier(dist.new_group(backend="gloo"))
         grown = {name: after[name] - before[name] for name in self.NEGOTIATION}
         self.assertEqual(grown, dict.fromkeys(self.NEGOTIATION, 0))

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Tests ronda's operations on arrays of CuPy, Numba and JAX in the memory of a GPU. Tests of a
-library that is not installed are skipped.
+"""Tests ronda's operations on CuPy, Numba and JAX arrays in GPU memory. Skips the tests of
+libraries that are not installed.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import ronda
 from gpu_cases import DEVICE, use_device
 
 COUNT = 100_003
-# Without this variable, JAX in each rank takes most of the GPU's memory.
+# Without this variable, JAX allocates most of the GPU's memory in each rank.
 os.environ["XLA_PYTHON_CLIENT_PREALLOCATE"] = "false"
 
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """Tests ronda's operations on CUDA memory of any library, without a GPU. The arrays are torch
-tensors. Ronda sees them only through DLPack, or only through the CUDA array interface.
+tensors. Each test view exposes them through only one interface: DLPack or the CUDA array interface.
 """
 
 from __future__ import annotations
@@ -57,7 +57,9 @@ class DlpackView(View):
 
 
 class InterfaceView(View):
-    """A view with version 3 of the CUDA array interface and the stream that was current."""
+    """A view with version 3 of the CUDA array interface, and with the stream that was current at
+    its creation.
+    """
 
     mask: Any = None
 
@@ -178,7 +180,7 @@ class ArraysTest(unittest.TestCase):
 
 
 class RefusalsTest(unittest.TestCase):
-    """Every rank refuses the call because of its own arguments."""
+    """Every rank rejects the call because of its own arguments."""
 
     def assert_refused(
         self, text: str, function: Callable[..., Any], *args: Any, **kw: Any

@@ -33,8 +33,8 @@ class GraphTest(unittest.TestCase):
         torch.cuda.synchronize()
 
     def check_replays(self, result: Callable[[], list[float]], factor: float) -> None:
-        """Replays the graph with other values of `source`. Checks that `result` returns the values
-        of rank 0 times `factor`.
+        """Replays the graph with several values of `source`. Checks that `result` returns the
+        values of rank 0 times `factor`.
         """
         for value in (1.0, 10.0, 100.0):
             self.source.copy_(on_device(value * (RANK + 1)))

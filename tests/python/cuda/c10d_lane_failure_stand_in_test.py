@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Tests the errors of the lane of a torch.distributed group, without a GPU."""
+"""Tests the errors of a torch.distributed group's lane, without a GPU."""
 
 from __future__ import annotations
 

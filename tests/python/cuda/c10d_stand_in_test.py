@@ -46,7 +46,7 @@ class Weight(nn.Module):
 
 
 def sum_bucket(state, bucket):  # DDP accepts no annotations that are strings
-    """For this hook DDP copies gradients. Without a hook, DDP would scale them by a kernel."""
+    """With this hook, DDP copies gradients. Without a hook, DDP would scale them with a kernel."""
     future = dist.all_reduce(bucket.buffer(), async_op=True).get_future()
     return future.then(lambda done: done.value()[0])
 
@@ -129,7 +129,7 @@ class StreamsTest(unittest.TestCase):
             self.assertEqual(values(copy), [self.total])
 
     def start_gather(self) -> tuple[list[torch.Tensor], dist.Work]:
-        """Starts a gather whose rows are copied to the caller's tensors after the collective."""
+        """Starts a gather that copies its rows to the caller's tensors after the collective."""
         rows = [on_device(-1.0).clone() for _ in range(SIZE)]
         tensor = on_device(-1.0).clone()
         torch.cuda.synchronize()

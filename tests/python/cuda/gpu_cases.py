@@ -9,7 +9,7 @@ import unittest
 
 import torch
 
-# The rank's device. If the ranks share a single GPU, each rank has this GPU.
+# The rank's device. If there is a single GPU, all ranks share it.
 HAS_GPU = torch.cuda.is_available()
 LOCAL_RANK = int(os.environ.get("RONDA_LOCAL_RANK", "0"))
 DEVICE = (

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Tests ronda.torch with tensors in the memory of a GPU, which the ranks may share."""
+"""Tests ronda.torch with tensors in GPU memory. The ranks may share one GPU."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ class OperationsTest(unittest.TestCase):
 
 
 class StreamsTest(unittest.TestCase):
-    """The host does not wait for results, because only streams must wait for them."""
+    """Only streams wait for results; the host does not."""
 
     def setUp(self) -> None:
         self.total = hvd.size() * (hvd.size() + 1) / 2
@@ -162,7 +162,9 @@ class StreamsTest(unittest.TestCase):
             del junk
 
     def test_backward_on_other_streams(self):
-        """Each step uses another stream. The weight shows the sums of the ranks' inputs."""
+        """Consecutive steps use different streams. The weight shows the sums of the ranks'
+        inputs.
+        """
         weight = nn.Parameter(torch.zeros(COUNT, device=DEVICE))
         optimizer = hvd.DistributedOptimizer(
             torch.optim.SGD([weight], lr=1.0), named_parameters=[("weight", weight)], op=hvd.Sum
@@ -225,7 +227,9 @@ class StreamsTest(unittest.TestCase):
             self.check(tensor.clone())
 
     def test_graphs_beside_reductions(self):
-        """Backward is a CUDA graph. The gradients are reduced after each launch of the graph."""
+        """The backward pass is a CUDA graph. Each launch of the graph is followed by a reduction of
+        the gradients.
+        """
         weight = torch.zeros(COUNT, device=DEVICE)
         gradient, factor = torch.zeros_like(weight), torch.ones((), device=DEVICE)
         graph = torch.cuda.CUDAGraph()

@@ -94,10 +94,11 @@ class StreamsTest(unittest.TestCase):
             self.assertEqual(values(copy), expected)
 
     def check_backward(self, name: str, **options: object) -> None:
-        """Each step uses another stream. Gradients must be complete on the stream of backward().
+        """Consecutive steps use different streams. Gradients must be complete on the stream of
+        backward().
 
-        PyTorch adds to a gradient on the stream of the parameter's first use, which is not the
-        default one.
+        PyTorch accumulates a gradient on the stream of the parameter's first use, which is not the
+        default stream here.
         """
         weights = [nn.Parameter(on_device(0.0).clone()) for _ in range(3)]
         optimizer = hvd.DistributedOptimizer(

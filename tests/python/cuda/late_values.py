@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Helpers for tests with the stand-in for CUDA. Copies bring values to the device late."""
+"""Helpers for tests with the stand-in for CUDA, which copy values to the device late."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import stand_in  # before torch
 import torch
 
 COUNT = 100_003
-# The device is not the first one, because a thread that has chosen no device has the first device,
-# and must not use it.
+# Not the first device: a thread that has not chosen a device would use the first one, and the tests
+# detect this.
 DEVICE = torch.device("cuda", 1 + int(os.environ.get("RONDA_LOCAL_RANK", "0")))
 _CYCLES = 100_000_000  # about 50 ms
 
@@ -48,7 +48,7 @@ def values(tensor: torch.Tensor) -> list[float]:
 
 
 class LateGradient(torch.autograd.Function):
-    """The identity function. The gradient comes late, and has `value` in all elements."""
+    """The identity function. Its gradient arrives late, and has `value` in all elements."""
 
     @staticmethod
     def forward(ctx, weight: torch.Tensor, value: float) -> torch.Tensor:

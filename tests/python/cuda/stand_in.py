@@ -3,9 +3,9 @@
 """Loads the stand-ins in tests/testing for CUDA's libraries, so that PyTorch's own CUDA code runs
 on a machine without a GPU. Tests must import this module before torch.
 
-The stand-in's streams are threads that pause at random. So if one stream does not wait for another
-as it must, the values are wrong. PyTorch's kernels do nothing here, so only copies bring values to
-the device and back.
+The stand-in's streams are threads that pause at random. So if a stream fails to wait for another
+one, the values are wrong. PyTorch's kernels do nothing here, so only copies move values to the
+device and back.
 """
 
 from __future__ import annotations
@@ -53,10 +53,12 @@ def require() -> None:
 
 
 def dropped_kernels() -> int:
-    """Returns how many kernels this process has launched. None of them has done anything."""
+    """Returns how many kernels this process has launched, although none of them does anything."""
     return int(_runtime.fake_cudart_dropped_kernels())
 
 
 def has_context(device: int) -> bool:
-    """Returns whether this process has used the device. On a GPU, that would need memory."""
+    """Returns whether this process has a context on the device. On a real GPU, a context takes
+    memory.
+    """
     return bool(_fake.fake_cuda_has_context(device))

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Makes and ends the torch.distributed group of tests with the stand-in for CUDA."""
+"""Creates and destroys the torch.distributed group of tests with the stand-in for CUDA."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import torch.distributed as dist
 
 
 def start() -> tuple[int, int]:
-    """Makes the default group. If there is no stand-in for CUDA, skips the test module.
+    """Creates the default group. If there is no stand-in for CUDA, skips the test module.
 
     Returns:
         The rank, and the number of ranks.
@@ -24,6 +24,6 @@ def start() -> tuple[int, int]:
 
 
 def end() -> None:
-    """Waits for the device, and ends the group."""
+    """Waits for the device, and destroys the group."""
     torch.cuda.synchronize()
     dist.destroy_process_group()

@@ -2,8 +2,8 @@
 
 """Calls Ronda's handlers as XLA does, without JAX and without a GPU.
 
-jaxlib documents the frames and the table of functions in xla/ffi/api/c_api.h, version 0.3.
-The GPU is the tests' fake CUDA. The streams of this GPU are threads that pause at random.
+jaxlib documents the frames and the table of functions in xla/ffi/api/c_api.h, version 0.3. The GPU
+is the tests' fake CUDA, whose streams are threads that pause at random.
 """
 
 from __future__ import annotations
@@ -139,9 +139,9 @@ class Tensor:
 
 
 class Xla:
-    """Calls a platform's handler as XLA does. A call's context is the number of its stream.
+    """Calls the handler for a platform as XLA does. A call's context is the number of its stream.
 
-    gives_streams: whether the handler gets the stream when it asks for it, or an error.
+    gives_streams: whether the handler gets a stream when it asks for one, or an error.
     """
 
     def __init__(self, platform: str) -> None:
@@ -168,7 +168,8 @@ class Xla:
     ) -> str | None:
         """Calls the handler. Returns the text of the handler's error, or None.
 
-        ticket: the addresses of the ticket, which is the call's last argument and last result.
+        ticket: the addresses of the two tickets, which are the call's last argument and last
+            result.
         """
         kept: list[Any] = []
         given = {**_DEFAULTS, **attributes, "kind": int(kind)}
@@ -321,7 +322,7 @@ class Device:
         return found.value
 
     def tensor(self, *shape: int, dtype: int = FLOAT32) -> Tensor:
-        """Allocates an array of which each element is -1."""
+        """Allocates an array in which each element is -1."""
         found = _Pointer()
         count = _count(shape)
         types = [ctypes.c_int, ctypes.c_size_t, ctypes.POINTER(_Pointer)]
@@ -331,25 +332,25 @@ class Device:
         return Tensor(found.value, shape, dtype)
 
     def enqueue(self, stream: int, work: Callable[[], None]) -> None:
-        """Gives the stream work that runs after all earlier work of the stream."""
+        """Enqueues work on the stream, which runs after all earlier work."""
         function = _Work(lambda _: work())
         self._kept.append(function)
         assert self._library.fake_cuda_enqueue(stream, function, None) == 0
 
     def hold(self, stream: int) -> threading.Event:
-        """Stops the stream here until the event is set."""
+        """Blocks the stream until the event is set."""
         event = threading.Event()
         self.enqueue(stream, lambda: _wait(event))
         return event
 
     def fill(self, stream: int, tensor: Tensor, values: Sequence[float]) -> None:
-        """Makes the stream write the values to the elements, repeated as often as needed."""
+        """Makes the stream fill the array with the values, repeated as often as needed."""
         count = _count(tensor.shape)
         every = (list(values) * count)[:count]
         self.enqueue(stream, lambda: self._write(tensor.address, every))
 
     def read(self, stream: int, tensor: Tensor) -> concurrent.futures.Future[list[float]]:
-        """Makes the stream read the elements."""
+        """Makes the stream read the array."""
         found: concurrent.futures.Future[list[float]] = concurrent.futures.Future()
 
         def copy() -> None:

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Tests calls of ronda.jax's GPU handler in jobs that fail, or that cannot use a GPU."""
+"""Tests calls to ronda.jax's GPU handler in jobs that fail, or that cannot use a GPU."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Calls ronda.jax's handler for GPUs as XLA does, with arrays on a fake CUDA."""
+"""Calls ronda.jax's handler for GPUs as XLA does, with arrays on a fake CUDA device."""
 
 from __future__ import annotations
 
@@ -24,8 +24,7 @@ def tearDownModule() -> None:
 class HandlerTest(unittest.TestCase):
     def setUp(self) -> None:
         self.rank, self.size = ronda.rank(), ronda.size()
-        # The device is not the first one, because a thread that has chosen no device has the first
-        # device.
+        # Not the first device, which a thread uses if it has not chosen a device.
         self.device = Device(1 + self.rank)
         self.stream = self.device.stream()
         self.xla = Xla("CUDA")
@@ -39,14 +38,15 @@ class HandlerTest(unittest.TestCase):
         return tensor
 
     def call(self, kind: Kind, arguments: list[Tensor], results: list[Tensor], **options) -> None:
-        """Makes a call, which must succeed while its stream is held, without a wait for a
-        device."""
+        """Makes a call, which must succeed while its stream is blocked, without waiting for a
+        device.
+        """
         stream = options.pop("stream", self.stream)
         options.setdefault("names", "\n".join(f"{self.id()}.{i}" for i in range(len(results))))
         self.assertIsNone(self.xla.call(kind, arguments, results, stream, **options))
 
     def values_later(self, tensor: Tensor, stream: int | None = None) -> Future[list[float]]:
-        """Returns the values that the stream's next work will find in the array."""
+        """Returns the values that later work on the stream will find in the array."""
         found = self.device.read(stream or self.stream, tensor)
         self.assertFalse(found.done())
         return found

@@ -38,7 +38,7 @@ _PROGRAM = """
 
 _ENV = {
     "DS_ACCELERATOR": "cpu",
-    # DeepSpeed compiles its own collectives for CPUs at the first start, which takes minutes.
+    # DeepSpeed compiles its own CPU collectives at the first start, which takes minutes.
     "TORCH_EXTENSIONS_DIR": os.path.join(sys.prefix, "torch_extensions"),
 }
 

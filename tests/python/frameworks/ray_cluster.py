@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Starts a cluster of Ray on this host, for tests."""
+"""Starts a Ray cluster on this host, for tests."""
 
 from __future__ import annotations
 
 import ray
 
 ENV = {
-    # By default Ray's processes have a low priority, so on a busy host they hardly run.
+    # By default Ray's processes have a low priority, and hardly run on a busy host.
     "RAY_worker_niceness": "0",
     "RAY_USAGE_STATS_ENABLED": "0",
     "RAY_TRAIN_WORKER_GROUP_START_TIMEOUT_S": "200",

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Tests RondaExecutor, whose ranks are actors of Ray."""
+"""Tests RondaExecutor, whose ranks are Ray actors."""
 
 from __future__ import annotations
 
@@ -243,8 +243,8 @@ class RayExecutorTest(unittest.TestCase):
 
 @unittest.skipUnless(os.geteuid() == 0, "only root can give a node of Ray its own /dev/shm")
 class TwoHostsTest(unittest.TestCase):
-    """Tests two nodes of Ray. Ronda treats the two nodes as two hosts, because each node has its
-    own /dev/shm.
+    """Tests two Ray nodes. Ronda treats the two nodes as two hosts, because each node has its own
+    /dev/shm.
     """
 
     @classmethod

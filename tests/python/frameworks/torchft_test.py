@@ -80,8 +80,8 @@ _HEAD = """
         os._exit(0)  # threads of torchft's wait for their peers
 """.replace("RATE", str(RATE))
 
-# The number of steps that both replicas make together. After these steps replica 1 dies, and
-# replica 0 makes the same number of steps alone.
+# The number of steps that both replicas make together. Then replica 1 dies, and replica 0 makes as
+# many steps alone.
 _STEPS = 5
 _LOSS = (
     _HEAD
@@ -106,8 +106,8 @@ _BETWEEN_STEPS = """
         time.sleep(0.01)
     print(f"{type(group.errored()).__name__}: {group.errored()}", flush=True)
 """
-# Replica 1 dies after the quorum has been agreed on, so replica 0 expects it to take part in the
-# step.
+# Replica 1 dies after the replicas have agreed on a quorum, so replica 0 expects it to take part in
+# the step.
 _WITHIN_A_STEP = """
     if number == 1:
         optimizer.zero_grad()
@@ -151,8 +151,9 @@ class TorchftTest(unittest.TestCase):
 
     @contextlib.contextmanager
     def lighthouse(self) -> Iterator[str]:
-        """Starts the server that tells each replica which other replicas live. If a replica sends
-        no more heartbeats, the server counts it as dead."""
+        """Starts the server that tells each replica which other replicas are alive. If a replica
+        sends no more heartbeats, the server counts it as dead.
+        """
         server = LighthouseServer(
             bind="127.0.0.1:0", min_replicas=1, join_timeout_ms=60000, heartbeat_timeout_ms=2000
         )
@@ -167,7 +168,7 @@ class TorchftTest(unittest.TestCase):
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
-            # The server would log each step, and fill a pipe that nobody reads.
+            # Otherwise the server would log each step, and fill a pipe that nobody reads.
             env={**environment(), "OMP_NUM_THREADS": "1", "RUST_LOG": "error"},
             start_new_session=True,
         )
@@ -190,7 +191,7 @@ class TorchftTest(unittest.TestCase):
         return torch.load(self.folder / f"{number}.pt")
 
     def lose(self, death: str, wrapped: bool) -> str:
-        """Runs two replicas, of which replica 1 dies. Returns the output of replica 0."""
+        """Runs two replicas, and replica 1 dies. Returns the output of replica 0."""
         death = death.replace("\n    ", "\n").strip().replace("\n", "\n    ")
         source = _LOSS.replace("DEATH", death).replace("WRAPPED", str(wrapped))
         with self.lighthouse() as address:

@@ -57,7 +57,7 @@ class Model(torch.nn.Module):
 
 
 def samples() -> torch.utils.data.TensorDataset:
-    """Returns the samples of all ranks. Each rank trains STEPS batches of its part."""
+    """Returns the samples of all ranks. Each rank trains on STEPS batches of its share."""
     generator = torch.Generator().manual_seed(2)
     count = RANKS * STEPS * BATCH
     inputs = torch.randn(count, 8, generator=generator)
@@ -65,7 +65,7 @@ def samples() -> torch.utils.data.TensorDataset:
 
 
 def part(rank: int) -> torch.utils.data.DataLoader:
-    """Returns a rank's batches, for frameworks in which the program divides the samples."""
+    """Returns a rank's batches, for frameworks that leave dividing the samples to the program."""
     whole = samples()
     mine = torch.utils.data.Subset(whole, range(rank, len(whole), RANKS))
     return torch.utils.data.DataLoader(mine, batch_size=BATCH)
@@ -86,7 +86,7 @@ def report(model: Model, rank: int, backend: str) -> None:
 def train(
     source: str, launcher: str, arguments: Sequence[str] = (), env: Mapping[str, str] | None = None
 ) -> list[dict]:
-    """Runs a program, which is given as its source, and returns the report of each rank.
+    """Runs a program from its source, and returns the report of each rank.
 
     Args:
         source: the source of the program.
@@ -105,8 +105,8 @@ def train(
             env=_environment(folder, env or {}),
             start_new_session=True,
         )
-        # torchrun's workers have their own sessions, so they end together with torchrun only if
-        # torchrun gets a signal to end.
+        # torchrun's workers have their own sessions, so they end with torchrun only if torchrun
+        # gets a signal that it can handle.
         limit = threading.Timer(_LIMIT_S, process.terminate)
         limit.start()
         try:

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Has the collectives of random programs, with each rank's arguments and expected result."""
+"""The collectives of random programs, with each rank's arguments and expected result."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from torch import Tensor
 
 _WHOLE_NUMBERS = ("BAND", "BOR", "BXOR")
 _VIEWS_OF_INPUTS = ["expanded", "conjugated", "negated"]
-# Collectives for which torch's own functions convert complex tensors to pairs of numbers, and
-# refuse lazily conjugated tensors.
+# Collectives for which torch's own functions convert complex tensors to pairs of real numbers, and
+# reject lazily conjugated tensors.
 _REFUSE_CONJUGATED = (
     "all_gather",
     "all_gather_into_tensor",
@@ -34,7 +34,8 @@ _REFUSE_CONJUGATED = (
 @dataclasses.dataclass(frozen=True)
 class Call:
     """One collective of a group. The call is the same on all ranks, except for `layouts` and
-    `odd`."""
+    `odd`.
+    """
 
     seed: int
     index: int  # in the program
@@ -62,7 +63,7 @@ class Call:
         if self.odd is None:
             return False
         # In a gather, ranks may send different sizes. Only the root gets an error, because its
-        # memory has another size than the data.
+        # memory does not have the size of the data.
         return self.odd[1] != "shape" or self.kind != "gather" or position == self.root
 
     def values(self, position: int, part: int = 0) -> Tensor:
@@ -292,11 +293,10 @@ STARTS: dict[str, _Start] = {
     "objects": _objects,
 }
 REDUCTIONS = ("all_reduce", "reduce", "reduce_scatter", "reduce_scatter_tensor")
-# The ways in which one rank's call may differ. Two kinds of difference are missing in the table.
-# First, torch's functions refuse some arguments before they call a backend. After such an error,
-# the other ranks would wait for the rank until the deadline. Second, barriers are counted
-# separately. So if one rank calls a barrier and the other ranks call another operation, the ranks
-# wait for each other.
+# The ways in which one rank's call may differ. The table omits two kinds of differences. First,
+# torch's functions reject some arguments before they call a backend; the other ranks would then
+# wait for this rank until the deadline. Second, barriers are counted separately: if one rank calls
+# a barrier and the other ranks call a different operation, the ranks wait for each other.
 ODDITIES = {
     "all_reduce": ["shape", "dtype", "op", "kind"],
     "broadcast": ["shape", "dtype", "root", "kind"],
@@ -353,7 +353,7 @@ def random_call(draw: random.Random, seed: int, index: int, members: tuple[int, 
 
 
 def with_oddity(draw: random.Random, call: Call) -> Call:
-    """Returns the same call, except that one rank's arguments differ, if the kind of call allows a
+    """Returns the call with different arguments on one rank, if the kind of call allows a
     difference.
     """
     if len(call.members) == 1 or call.kind not in ODDITIES or 0 in call.shape or not call.shape:

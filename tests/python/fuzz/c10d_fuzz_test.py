@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Runs random programs over torch.distributed. Each result must have the bits that one process
-computes, or every rank of the group must get an error."""
+"""Runs random programs over torch.distributed. Each result must be bitwise equal to what one
+process computes, or every rank of the group must get an error.
+"""
 
 from __future__ import annotations
 

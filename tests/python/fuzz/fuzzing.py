@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Helpers for fuzzers, with tensors at any position in memory, exact values, and a loop over seeds.
+"""Helpers for fuzzers: tensors at any position in memory, exact values, and a loop over seeds.
 
 A program depends only on its seed, so every rank runs the same program, and knows the inputs of all
 ranks. All values are small whole numbers, so sums are exact in every dtype and in any order.
@@ -18,7 +18,7 @@ FLOATS = [torch.float16, torch.bfloat16, torch.float32, torch.float64]
 INTEGERS = [torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64]
 COMPLEX = [torch.complex64, torch.complex128]
 FP8 = [getattr(torch, name) for name in ("float8_e4m3fn", "float8_e5m2") if hasattr(torch, name)]
-# Torch cannot compute in the larger unsigned types. Torch can only convert their values, and read
+# Torch cannot compute with the larger unsigned types. It can only convert their values, and read
 # and write their bytes.
 UNSIGNED = [getattr(torch, name) for name in ("uint16", "uint32", "uint64") if hasattr(torch, name)]
 
@@ -70,8 +70,8 @@ class Placed:
         self.tensor = _region(layout, values.shape, make)
         self.tensor.copy_(values.to(dtype))
         _region(layout, values.shape, make_mask).fill_(False)
-        # The program may move its tensor to other memory. The attributes below keep the tensor's
-        # first memory.
+        # The program may replace its tensor's memory. The attributes below keep the original
+        # memory.
         self._whole, self._outside = whole[0].detach(), whole[1]
         self._alias = _region(layout, values.shape, lambda shape: self._whole)
 
@@ -101,9 +101,9 @@ def reduced(op: str, values: Sequence[Tensor]) -> Tensor:
 
 
 def for_each_program(name: str, run: Callable[[int], list[str]], programs: int) -> None:
-    """Runs programs of consecutive seeds; raises AssertionError with the seed of the first that
-    fails. FUZZ_PROGRAMS in the environment sets the number of programs, and FUZZ_SEED the first
-    seed.
+    """Runs programs with consecutive seeds; raises AssertionError with the seed of the first one
+    that fails. FUZZ_PROGRAMS in the environment sets the number of programs, and FUZZ_SEED the
+    first seed.
     """
     first = int(os.environ.get("FUZZ_SEED", "1"))
     count = int(os.environ.get("FUZZ_PROGRAMS", programs))

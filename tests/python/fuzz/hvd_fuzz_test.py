@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Runs random training loops over a DistributedOptimizer. After each step the parameters must have
-the bits that one process computes from all ranks' losses.
+"""Runs random training loops over a DistributedOptimizer. After each step the parameters must be
+bitwise equal to what one process computes from all ranks' losses.
 
 A loss is a weighted sum of the parameters. The weights are multiples of the number of ranks. So the
 gradients, their averages and the steps of SGD are exact.
@@ -101,8 +101,8 @@ def _random_loop(seed: int, members: tuple[int, ...]) -> _Loop:
         (draw.randrange(1, _STEPS), draw.randrange(count)) for _ in range(draw.choice([0, 0, 1, 2]))
     ]
     endings = ["nothing", "nothing", "synchronize"]
-    # After backward(), a gradient is complete only if every rank has this gradient and all other
-    # gradients of its group.
+    # After backward(), a gradient is complete only if every rank has it and all other gradients in
+    # its group.
     if usage == 1.0 and embedding != "sparse" and not (groups and toggles):
         endings.append("clip")
     is_sum = draw.random() < 0.3

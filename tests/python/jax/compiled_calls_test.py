@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Tests on CPUs that calls outside of jit can run as separate compiled programs, as they do on a
-GPU.
+"""Tests, on CPUs, that calls outside of jit can run as separate compiled programs, as they do on
+GPUs.
 """
 
 import concurrent.futures

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Tests JaxState in a job of rondarun in which a rank dies in a compiled program."""
+"""Tests JaxState in a rondarun job in which a rank dies in a compiled program."""
 
 import ast
 import os
@@ -11,7 +11,7 @@ import unittest
 import ronda_test
 
 # Each step adds 1 to every number of the state, however many members the job has. Rank 1 dies once,
-# in the compiled program of the third step. The job ends when it again has all three members.
+# in the compiled program of the third step. The job ends when it has all three members again.
 PROGRAM = """
     import os, pathlib, signal
     import jax, jax.numpy as jnp, numpy as np

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Tests which calls are refused, and the errors of ranks whose calls differ."""
+"""Tests which calls are rejected, and the errors of ranks whose calls differ."""
 
 import re
 

@@ -87,7 +87,7 @@ class OptimizerTest(Case):
         optimizer = rj.DistributedOptimizer(optax.sgd(0.1), name="uneven")
         found = train(optimizer, same_parameters(), own[: self.rank + 1])
         found = rj.broadcast_parameters(found, rj.join())
-        # Only rank k and higher ranks take part in step k, and the average is over these ranks.
+        # Only ranks k and higher take part in step k, and the average is over these ranks.
         rest = [(x[k * SHARE :], y[k * SHARE :]) for k, (x, y) in enumerate(every)]
         expected = train(optax.sgd(0.1), same_parameters(), rest)
         self.assert_same(found, expected, rtol=1e-4, atol=1e-5)

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Tests the order in which ranks run collectives, and the names that match collectives of ranks."""
+"""Tests the order in which ranks run collectives, and the names by which collectives are
+matched.
+"""
 
 import concurrent.futures
 import re
@@ -18,7 +20,7 @@ def names_in(function, *args) -> "list[str]":
 
 
 def calls_in(function, *args, platform) -> "list[str]":
-    """Returns the calls of Ronda in the program that a function becomes on a platform."""
+    """Returns Ronda's calls in the program that JAX makes of a function for a platform."""
     text = jax.jit(function).trace(*args).lower(lowering_platforms=(platform,)).as_text()
     return [line for line in text.splitlines() if "@ronda_collective" in line]
 
@@ -33,13 +35,13 @@ class PlatformsTest(Case):
         self.assertEqual(*found)
 
     def test_the_handler_is_registered_for_gpus(self):
-        # JAX keeps the registration of the handler until a plugin for the platform is loaded.
+        # JAX keeps the handler's registration pending until a plugin for the platform is loaded.
         waiting = xla_client._custom_callback["CUDA"]
         self.assertIn("ronda_collective", [name for name, *_ in waiting])
 
     def test_results_take_the_place_of_arguments(self):
-        # Each call returns its ticket in the memory of the ticket that it got. A broadcast also
-        # returns its array in the memory of the array that it got.
+        # Each call returns its ticket in the memory of its ticket argument. A broadcast also
+        # returns its array in the memory of its argument.
         found = calls_in(self.step, jnp.ones(6), platform="cpu")
         self.assertEqual([each.count("operand_index") for each in found], [1, 2, 1, 1])
         program = jax.jit(lambda x: (rj.broadcast(x), x))
@@ -68,7 +70,7 @@ class OrderTest(Case):
 
     def test_independent_calls_of_a_program_run_in_its_order(self):
         # XLA may put the calls in any order. If two ranks ran the calls in different orders, they
-        # would wait for each other for ever.
+        # would wait for each other forever.
         root = self.size - 1
 
         def step(x):

@@ -9,7 +9,7 @@ import unittest
 
 import ronda_test
 
-# A rank stops in the fourth step, inside of the compiled program.
+# A rank stops in the fourth step, inside the compiled program.
 FAILING = """
     import os, signal, time
     import jax, jax.numpy as jnp

@@ -32,7 +32,7 @@ class TransformsTest(Case):
         expected = jax.grad(loss_alone)(weights)[self.rank]
         for found in both(jax.grad(loss), weights[self.rank]):
             self.assert_same(found, expected, rtol=1e-4, atol=1e-5)
-        # In forward mode, the direction of the derivative consists of the tangents of all ranks.
+        # In forward mode, the tangents of all ranks together form the direction of the derivative.
         _, found = jax.jvp(operation, (weights[self.rank],), (weights[self.rank],))
         _, others = jax.jvp(alone, (weights,), (weights,))
         self.assert_same(found, others[self.rank], rtol=1e-4, atol=1e-5)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Helpers of the tests of ronda.keras, with a small model and its data."""
+"""Helpers for tests of ronda.keras: a small model and its data."""
 
 from __future__ import annotations
 

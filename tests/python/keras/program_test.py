@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Tests whole programs of Keras, such as the example, and jobs that lose a rank in model.fit()."""
+"""Tests whole Keras programs: the example, and jobs that lose a rank in model.fit()."""
 
 import re
 import subprocess
@@ -83,7 +83,8 @@ class ProgramTest(unittest.TestCase):
 
     def test_the_others_go_on_from_the_last_commit(self):
         done = ronda_test.run(KILLED + GO_ON, 2, ["--min-np", "1"], {"KERAS_BACKEND": "jax"})
-        # rondarun replaces rank 1. The new process may join before the training ends, or too late.
+        # rondarun replaces rank 1. The new process may join in time, or only after training has
+        # ended.
         self.assertRegex(done.out, "finished [12] 4 16", done.err)
 
     def test_the_package_imports_no_framework(self):

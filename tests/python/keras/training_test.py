@@ -29,7 +29,7 @@ BROADCAST = hvd.callbacks.BroadcastGlobalVariablesCallback
 
 
 def apply(optimizer, gradient, variable):
-    """Applies one gradient as fit() does: on JAX by a function without side effects."""
+    """Applies one gradient as fit() does: on JAX, through a function without side effects."""
     if hvd.backend_name() != "jax":
         optimizer.apply([gradient], [variable])
         return

@@ -33,7 +33,7 @@ def _object(required: dict[str, Any], optional: dict[str, Any] | None = None) ->
 
 _TEMPLATE = {"template": {"type": "object"}}  # of a pod, which has a schema of Kubernetes
 _REPLICAS = {"replicas": {"type": "integer", "minimum": 1}}
-# The fields of mpi-operator's API v2beta1 that the page uses. PyPI has no schema of this API.
+# The fields of mpi-operator's v2beta1 API that the page uses. PyPI has no schema of this API.
 _MPI_JOB = _object(
     {
         "apiVersion": {"const": "kubeflow.org/v2beta1"},
@@ -61,7 +61,7 @@ def manifests() -> dict[str, dict[str, Any]]:
 
 
 def check(manifest: dict[str, Any]) -> None:
-    """Checks a manifest. Raises an exception that names a wrong field."""
+    """Checks a manifest. Raises an exception that names any invalid field."""
     kind = manifest["kind"]
     if kind == "TrainJob":
         known = TrainerV1alpha1TrainJob.from_dict(manifest).to_dict()
@@ -91,7 +91,7 @@ class ManifestsTest(unittest.TestCase):
         self.manifests = manifests()
 
     def dry_run(self, command: list[str], **variables: str) -> str:
-        """Returns the text in which rondarun describes what it would start."""
+        """Returns rondarun's description of what it would start."""
         finished = subprocess.run(
             [str(RONDARUN), "--dry-run", *command[1:]],
             env={**environment(), "RONDA_JOB_SECRET": "secret", **variables},

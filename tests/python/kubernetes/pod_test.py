@@ -14,8 +14,8 @@ from collections.abc import Sequence
 
 from ronda_test import PACKAGE, Finished, environment, eventually, finish
 
-# Runs a command as in a pod. A file system that all users may read has the package and the trainer,
-# and replaces the pod's image.
+# Runs a command as in a pod. A file system that all users may read holds the package and the
+# trainer, in place of the pod's image.
 _POD = """
 mount -t tmpfs ronda-test /mnt
 cp -rL "$1" /mnt/package
@@ -32,14 +32,14 @@ _NAMESPACES = ("--mount", "--uts", "--ipc", "--net", "--pid", "--fork", "--kill-
 _RONDARUN = "/mnt/package/ronda/lib/rondarun"
 _TRAIN = (_RONDARUN, "-np", "2", sys.executable, "/mnt/train.py")
 
-# The folder of version 1 of cgroups, in which root can make groups.
+# The folder of cgroups version 1, in which root can create groups.
 _CPU_V1 = pathlib.Path("/sys/fs/cgroup/cpu")
-# The parent folders of groups that limit memory, and the name of the file with the limit.
+# The parent folders of groups that limit memory, each with the name of the limit's file.
 _MEMORY_GROUPS = (
     (pathlib.Path("/sys/fs/cgroup/memory"), "memory.limit_in_bytes"),  # first version
     (pathlib.Path("/sys/fs/cgroup"), "memory.max"),  # second version
 )
-# Rank 1 takes more memory than the pod has.
+# Rank 1 allocates more memory than the pod has.
 _EATS = """
 import ronda
 ronda.init()
@@ -55,7 +55,9 @@ class PodTest(unittest.TestCase):
     def start(
         self, command: Sequence[str], outside: Sequence[str] = (), **variables: str
     ) -> subprocess.Popen[str]:
-        """Starts a command as process 1 of a pod. `outside` is a prefix that runs outside of it."""
+        """Starts a command as process 1 of a pod. `outside` is a prefix that runs outside the
+        pod.
+        """
         pod = ["setpriv", "--pdeathsig", "KILL", "unshare", *_NAMESPACES, "--mount-proc"]
         pod += ["sh", "-ec", _POD, "sh", str(PACKAGE.parent), "tests/python/slurm/train.py"]
         process = subprocess.Popen(
@@ -126,14 +128,14 @@ class PodTest(unittest.TestCase):
         self.assertIn("give the host or container more memory, or run fewer ranks there", last)
 
     def make_group(self, parent: pathlib.Path) -> pathlib.Path:
-        """Makes a cgroup, which is removed after the test."""
+        """Creates a cgroup, which is removed after the test."""
         group = parent / f"ronda-test-{os.getpid()}"
         group.mkdir()
         self.addCleanup(lambda: eventually(lambda: self.remove(group), 60))
         return group
 
     def make_group_of_memory(self, limit: int) -> pathlib.Path:
-        """Makes a cgroup with this memory limit. Skips the test if the cgroup cannot be made."""
+        """Creates a cgroup with this memory limit. Skips the test if that fails."""
         for parent, file in _MEMORY_GROUPS:
             if not os.access(parent / "cgroup.procs", os.W_OK):
                 continue
@@ -150,7 +152,7 @@ class PodTest(unittest.TestCase):
 
     @staticmethod
     def remove(group: pathlib.Path) -> bool:
-        """Tries to remove the cgroup, in which ended processes stay for a moment."""
+        """Tries to remove the cgroup, in which ended processes linger for a moment."""
         try:
             group.rmdir()
         except OSError:

@@ -31,7 +31,7 @@ def batches(indices: "list[list[int]]") -> "list[tuple[paddle.Tensor, paddle.Ten
 
 
 def same_lenet() -> paddle_mnist.LeNet:
-    """Returns a LeNet, which has the same parameters at each call."""
+    """Returns a LeNet, with the same parameters at each call."""
     paddle.seed(7)
     return paddle_mnist.LeNet()
 
@@ -55,14 +55,16 @@ def parameters(model: paddle.nn.Layer) -> np.ndarray:
 
 
 def own_and_all(steps: int) -> "tuple[list[list[int]], list[list[int]]]":
-    """Returns the indices of this rank's batches, and of the batches of all ranks together."""
+    """Returns the indices of this rank's batches, and of all ranks' batches together."""
     size, rank = fleet.worker_num(), fleet.worker_index()
     step = [list(range(i * size * SHARE, (i + 1) * size * SHARE)) for i in range(steps)]
     return [each[rank * SHARE : (rank + 1) * SHARE] for each in step], step
 
 
 class AwaitTensors(paddle.autograd.PyLayer):
-    """An identity whose backward pass waits until the rank has reduced `count` more tensors."""
+    """An identity function whose backward pass waits until the rank has reduced `count` more
+    tensors.
+    """
 
     @staticmethod
     def forward(ctx, value, count):
@@ -218,7 +220,7 @@ class FleetTest(unittest.TestCase):
         optimizer.clear_grad()
         weight = last.weight.numpy()
         hidden = first(ones)
-        # The backward pass reaches the layer `first` only when both gradients of the layer `last`
+        # The backward pass reaches the layer `first` only after both gradients of the layer `last`
         # have been reduced.
         last(AwaitTensors.apply(hidden, 2)).sum().backward()
         average = sum(ronda.allgather_object(hidden.numpy())) / fleet.worker_num()

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""A cluster of Slurm on this host, in separate namespaces. The end of the test also ends all
-processes of the cluster.
+"""A Slurm cluster on this host, in separate namespaces. All processes of the cluster end with the
+test.
 
-The machine that submits jobs and each node have separate processes, hostnames and /dev/shm. So
-Ronda treats the nodes as hosts. The nodes share a network that no other process sees.
+The machine that submits jobs and each node have separate process ids, hostnames and /dev/shm, so
+Ronda treats the nodes as separate hosts. The nodes share a network that no other process sees.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from ronda_test import Finished, environment, eventually, finish
 _NODES = ("node0", "node1")
 
 _NEEDED = "munged slurmctld slurmd srun unshare nsenter setpriv ip openssl".split()
-# The daemons are in folders that may be missing in a user's PATH.
+# The daemons are in folders that may be missing from a user's PATH.
 PATH = f"{os.environ['PATH']}:/usr/sbin:/sbin"
 
 _HOSTS = """
@@ -95,7 +95,9 @@ def _environment() -> dict[str, str]:
 
 
 class Cluster:
-    """Runs until close(). Commands run in `folder`, which the nodes can also access."""
+    """A running cluster, until close(). Commands run in `folder`, which the nodes can also
+    access.
+    """
 
     def __init__(self) -> None:
         self._cleanup = contextlib.ExitStack()
@@ -106,8 +108,8 @@ class Cluster:
             raise
 
     def _start(self) -> None:
-        # Creates a new folder, because paths of sockets must be short, and munged checks the owner
-        # of its folder.
+        # Creates a new folder, because socket paths must be short, and munged checks the owner of
+        # its folder.
         own = self._cleanup.enter_context(tempfile.TemporaryDirectory(prefix="slurm-"))
         self.folder = pathlib.Path(own, "work")
         for name in ("work", "etc", "state", *_NODES):
@@ -140,11 +142,11 @@ class Cluster:
         return self._background([*inside, *_OWN, "sh", "-c", _NODE, name])
 
     def end_node(self, name: str) -> None:
-        """Kills a node, as if it lost its power."""
+        """Kills a node, as if it lost power."""
         self._nodes[name].kill()
 
     def run(self, command: str, env: Mapping[str, str] | None = None) -> Finished:
-        """Runs a line of bash on the machine that submits jobs."""
+        """Runs a bash command line on the machine that submits jobs."""
         process = subprocess.Popen(
             [*_WITH_ITS_PARENT, *self._inside(), "bash", "-ec", command],
             env={**_environment(), **(env or {})},

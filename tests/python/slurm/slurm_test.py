@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Runs the unchanged commands and scripts of docs/slurm.md on a cluster of Slurm."""
+"""Runs the unchanged commands and scripts of docs/slurm.md on a Slurm cluster."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _LIMIT_S = 120
 
 
 def scripts() -> dict[str, str]:
-    """Returns the page's scripts by file name, which is the last file name before the script."""
+    """Returns the page's scripts by file name: the last file name before each script."""
     files = {}
     for block in re.finditer(r"```bash\n(.*?)```", _PAGE, re.DOTALL):
         names = re.findall(r"`(\w+\.(?:sbatch|sh))`", _PAGE[: block.start()])
@@ -41,7 +41,7 @@ def scripts() -> dict[str, str]:
 
 
 def commands(script: str) -> str:
-    """Returns the page's block of commands that contains `script`."""
+    """Returns the page's command block that contains `script`."""
     [block] = [text for text in re.findall(r"```sh\n(.*?)```", _PAGE, re.DOTALL) if script in text]
     return block
 
@@ -82,14 +82,14 @@ class SlurmTest(unittest.TestCase):
         self.assertTrue(has_come, f"{times} of {pattern!r} in:\n{self.log(name)}\n{queue}")
 
     def await_end(self, job: str) -> None:
-        """Waits until Slurm runs no rank of the job any more."""
+        """Waits until Slurm no longer runs any rank of the job."""
         queue = f"squeue --noheader --states all --format %T --name {job}"
         ended = ("COMPLETED", "CANCELLED", "FAILED", "TIMEOUT", "NODE_FAIL")
         has_ended = eventually(lambda: self.run_on_cluster(queue).strip() in ended, _LIMIT_S)
         self.assertTrue(has_ended, self.cluster.run("scontrol show job").out)
 
     def check_saved(self, log: str) -> int:
-        """Expects that all ranks ended without a kill and one saved the state. Returns its step."""
+        """Expects that no rank was killed, and that one rank saved the state. Returns its step."""
         self.await_log(log, r"rank \d of 4 ends: average 1\.5$", 4)
         step, value = self.log("train.state").split()
         self.assertEqual(1.5 * int(step), float(value))
@@ -143,9 +143,9 @@ class SlurmTest(unittest.TestCase):
         self.await_log("train.log", "trains$", 4)
         self.run_on_cluster(commands("scontrol requeue"))
         step = self.check_saved("train.log")
-        # Slurm starts a requeued job only after two minutes, when its nodes have no old processes.
-        # Instead of waiting for two minutes, the test submits the script again in place of the
-        # waiting job.
+        # Slurm restarts a requeued job only after two minutes, when its nodes have no old
+        # processes. Instead of waiting that long, the test cancels the job and submits the script
+        # again.
         state = "squeue --noheader --format '%T %r' --name train"
         self.assertTrue(
             eventually(lambda: self.run_on_cluster(state) == "PENDING BeginTime\n", _LIMIT_S)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* A trainer for jobs of Slurm. The trainer adds up averages for $STEPS steps, and saves its state when asked to end. */
+/* A trainer for Slurm jobs. It adds up averages for $STEPS steps, and saves its state when asked to end. */
 #include <stdio.h>
 #include <stdlib.h>
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""A trainer for jobs of Slurm that does the same as train.c."""
+"""A trainer for Slurm jobs that does the same as train.c."""
 
 import os
 import pathlib

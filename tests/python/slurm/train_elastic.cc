@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// An elastic trainer for jobs of Slurm. The trainer counts steps until the file `finish` exists, while members join and
-// leave.
+// An elastic trainer for Slurm jobs. It counts steps until the file `finish` exists, while members join and leave.
 #include <unistd.h>
 
 #include <cstdint>
@@ -13,7 +12,7 @@
 
 namespace {
 
-// In each step, all ranks together add 1 to the total.
+// In each step, the ranks together add 1 to the total.
 struct Counter {
   std::vector<double> total = {0};
   std::vector<double> gradient = {0};

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Runs tests of third-party suites. Each test has a separate child process with a deadline."""
+"""Runs tests of third-party suites, each in its own child process with a deadline."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Result:
 
 
 def run_test(test: unittest.TestSuite) -> None:
-    """Runs a suite with one test, then ends the process. Can be the body of a case."""
+    """Runs a suite with one test, and then ends the process. Can be the body of a case."""
     result = unittest.TextTestRunner(verbosity=2).run(test)
     if result.skipped:
         print(_SKIPPED + result.skipped[0][1], flush=True)
@@ -77,8 +77,8 @@ class _Child:
         context = multiprocessing.get_context("fork")
         self._process = context.Process(target=self._run)
         self._process.start()
-        # The sentinel is one end of a pipe. All processes of the case hold the other end of the
-        # pipe, so the other end is closed when the last process ends.
+        # The sentinel is one end of a pipe. All processes of the case hold the other end, so it is
+        # closed when the last of them ends.
         self.sentinel = self._process.sentinel
 
     def _run(self) -> None:

@@ -35,7 +35,7 @@ def _meeting(mine: pathlib.Path, other: pathlib.Path) -> Callable[[], None]:
 
 
 def _is_gone(pid: int) -> bool:
-    """Returns whether a process has ended. A zombie has ended."""
+    """Returns whether a process has ended. A zombie counts as ended."""
     try:
         return " Z " in pathlib.Path(f"/proc/{pid}/stat").read_text()
     except FileNotFoundError:

@@ -2,8 +2,8 @@
 
 """Runs tests for GPUs on CPUs. In a process that calls install(), the CPU acts as every GPU.
 
-Features that only a GPU has, such as streams and events, are missing. So tests of streams, events
-and similar features fail over any backend.
+Features that only GPUs have, such as streams and events, are missing, so tests of these features
+fail on any backend.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from torch.overrides import TorchFunctionMode
 
 
 def install(gpus: int) -> None:
-    """Makes the CPU act as `gpus` GPUs in this process and its forks, until they end."""
+    """Makes the CPU act as `gpus` GPUs in this process and its forked children, until they end."""
     answers = {"is_available": True, "device_count": gpus, "current_device": 0}
     nothing = ("set_device", "synchronize", "manual_seed")
     for module in (torch.cuda, getattr(torch, "accelerator", None)):
@@ -45,7 +45,7 @@ def _let_ddp_take_device_ids() -> None:
 
 
 class _OnCpu(TorchFunctionMode):
-    """Moves a program's tensors for a GPU to the CPU."""
+    """Places tensors on the CPU that a program requests on a GPU."""
 
     def __torch_function__(
         self,

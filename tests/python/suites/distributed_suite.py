@@ -2,9 +2,9 @@
 
 """Runs torch's own tests of torch.distributed (DistributedTest) with Ronda in place of gloo.
 
-At the import, decorators of the tests check whether they know the backend. So the tests are
-imported with gloo's name, and Ronda must pass every test that gloo must pass. The processes that
-the tests start get Ronda's own name.
+On import, the tests' decorators check whether they know the backend. So the tests are imported with
+gloo's name, and Ronda must pass every test that gloo must pass. The processes that the tests start
+use Ronda's own name.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from cases import Case, run_test
 
 
 def cases(backend: str, ranks: int, *, of_gpus: bool) -> list[Case]:
-    """Returns the tests. `of_gpus` selects the tests for GPUs, run on CPUs (cpus_for_gpus.py)."""
+    """Returns the tests. `of_gpus` selects the GPU tests, which run on CPUs (cpus_for_gpus.py)."""
     tests = _load(ranks)
     suite = "distributed_gpu" if of_gpus else "distributed"
     return [
@@ -44,7 +44,7 @@ def _load(ranks: int) -> type[unittest.TestCase]:
         def setUp(self) -> None:
             super().setUp()
             distributed_test.INIT_METHOD = os.environ["INIT_METHOD"]  # a new file for each test
-            # torch itself would spawn the ranks. The suite forks the ranks, so that they need not
+            # torch itself would spawn the ranks. This suite forks them, so that they need not
             # import PyTorch again.
             self._start_processes(multiprocessing.get_context("fork").Process)
 
@@ -86,7 +86,7 @@ class _TakenForGloo(str):
 
 
 def _expect_profiles_of(backend: str, tests: Any) -> None:
-    """Makes the tests look for the backend's events in profiles, as they do for gloo."""
+    """Makes the tests look for the backend's events in profiles, as they do for gloo's."""
     for group in ("PROFILING", "CUDA_PROFILING", "SEND_RECV_PROFILING"):
         getattr(tests, f"{group}_SUPPORTED_BACKENDS").append(backend)
     original = tests.get_profiling_event

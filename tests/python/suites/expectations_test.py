@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Tests the table of tests that are expected to fail, and its comparison with results."""
+"""Tests the table of expected failures, and its comparison with results."""
 
 import pathlib
 import tempfile

@@ -2,9 +2,9 @@
 
 """Runs Horovod's own tests of horovod.torch on Ronda, each in a separate job.
 
-After a process has requested the cases, the name `horovod` means `ronda` in this process. The ranks
-of a job are forks, so that no test waits for an import of PyTorch. The ranks find each other by the
-variables that rondarun and horovodrun would set.
+After a process has requested the cases, importing `horovod` gives `ronda` in that process. The
+ranks of a job are forked, so that no test waits for an import of PyTorch. The ranks find each other
+through the variables that rondarun and horovodrun would set.
 """
 
 from __future__ import annotations

@@ -59,8 +59,8 @@ def _run(
     options: argparse.Namespace,
     rows: Sequence[expectations.Expectation] = (),
 ) -> list[cases.Result]:
-    """Runs the cases. Many tests have short deadlines, so a case whose failure the table does not
-    list runs again while no other case runs.
+    """Runs the cases. Many tests have short deadlines, so a case with an unexpected failure runs
+    again while no other case runs.
     """
     results = cases.run(wanted, options.jobs, options.deadline, _report)
     again = [result for result in results if _is_news(result, rows)] if options.jobs > 1 else []
@@ -73,13 +73,13 @@ def _run(
 
 
 def _is_news(result: cases.Result, rows: Sequence[expectations.Expectation]) -> bool:
-    """Returns whether the test failed, and the table does not list it."""
+    """Returns whether the test failed, and is not in the table."""
     row = expectations.expectation(result.case, rows, torch.__version__)
     return result.outcome == "fail" and row is None
 
 
 def _with_gloo(news: Sequence[cases.Result], options: argparse.Namespace) -> dict[str, str]:
-    """Runs the tests that failed over Ronda once more, with gloo, and returns their results."""
+    """Runs the tests that failed on Ronda once more, with gloo, and returns their results."""
     names = {result.case.test for result in news}
     suite = news[0].case.suite
     wanted = [case for case in _cases(suite, options, "gloo") if case.test in names]

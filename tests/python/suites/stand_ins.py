@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Provides small modules that third-party suites import, if Python lacks these modules.
+"""Provides small stand-ins for modules that third-party suites import, if they are not installed.
 
-A suite uses only a decorator or a base class of each module, so installing them is not worthwhile.
+The suites use only a decorator or a base class of each module, so installing the modules is not
+worthwhile.
 """
 
 from __future__ import annotations
@@ -20,8 +21,8 @@ from typing import Any
 def install(*names: str) -> None:
     """Makes the modules "pytest", "mock", "packaging" and "expecttest" importable.
 
-    `pytest` is replaced even if it is installed. The marks of `pytest` have no effect, because
-    unittest runs the suites.
+    `pytest` is replaced even if it is installed. `pytest` marks have no effect, because unittest
+    runs the suites.
     """
     makers = {"pytest": _pytest, "mock": _mock, "packaging": _packaging, "expecttest": _expecttest}
     for name in names:

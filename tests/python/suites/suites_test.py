@@ -18,7 +18,7 @@ class SuitesTest(unittest.TestCase):
     def test_torch_s_own_tests_end_as_the_table_has_it(self) -> None:
         for suite in ("distributed", "distributed_gpu"):
             command = [sys.executable, str(RUNNER), "--suite", suite, "--jobs", "2"]
-            # Prints continuously, so that a test that hangs is visible.
+            # Prints continuously, so that a hanging test is visible.
             with self.subTest(suite):
                 self.assertEqual(subprocess.run(command).returncode, 0)
 

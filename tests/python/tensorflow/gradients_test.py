@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Tests that gradients of the collectives of ronda.tensorflow equal Horovod's gradients."""
+"""Tests that the gradients of ronda.tensorflow's collectives equal Horovod's gradients."""
 
 import unittest
 from unittest import mock

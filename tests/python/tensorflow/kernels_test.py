@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Tests Ronda's operation in TensorFlow's graphs, which runs without Python, on two ranks."""
+"""Tests Ronda's operation in TensorFlow graphs, which runs without Python, on two ranks."""
 
 import tempfile
 import unittest
@@ -44,8 +44,8 @@ class KernelTest(Case):
             self.assertIn(before, after.control_inputs)
 
     def test_a_process_set_needs_python(self):
-        # An operation on a process set needs Python, because an elastic program keeps its graphs in
-        # the next job, where the process set has another number.
+        # An operation on a process set needs Python, because an elastic program keeps its graphs
+        # for the next job, in which the process set has a different id.
         ranks = hvd.add_process_set([1])
         self.addCleanup(hvd.remove_process_set, ranks)
         types = operations_of(lambda tensor: hvd.allreduce(tensor, process_set=ranks), tf.ones(2))

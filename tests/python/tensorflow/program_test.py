@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Tests TensorFlow programs, namely the example and a job that loses a rank in a tf.function."""
+"""Tests TensorFlow programs: the example, and a job that loses a rank in a tf.function."""
 
 import re
 import subprocess

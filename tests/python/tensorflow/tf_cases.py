@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Helpers of the tests of ronda.tensorflow."""
+"""Helpers for tests of ronda.tensorflow."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Case(unittest.TestCase):
     """A test that runs functions eagerly and in tf.function."""
 
     def modes(self) -> Iterator[Callable[[Callable[..., Any]], Callable[..., Any]]]:
-        """Yields a decorator that changes nothing, and a decorator that makes a tf.function."""
+        """Yields two decorators: one that changes nothing, and one that makes a tf.function."""
         for name, mode in (("eager", lambda function: function), ("function", tf.function)):
             with self.subTest(mode=name):
                 yield mode

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Compares training with ronda.tensorflow with one process."""
+"""Compares training over ronda.tensorflow with training in one process."""
 
 import unittest
 
@@ -62,8 +62,8 @@ class OptimizerTest(Case):
         model.compile(hvd.DistributedOptimizer(keras.optimizers.SGD()), "mse", jit_compile=True)
         with self.assertRaisesRegex(ValueError, r"model.compile\(..., jit_compile=False\)"):
             model.fit(OWN, OWN[:, :1], verbose=0)
-        # With the broadcast callback there is no error, because the callback turns jit_compile off
-        # before the first step.
+        # With the broadcast callback there is no error, because it turns jit_compile off before the
+        # first step.
         model.compile(hvd.DistributedOptimizer(keras.optimizers.SGD()), "mse", jit_compile=True)
         broadcast = hvd_keras.callbacks.BroadcastGlobalVariablesCallback()
         model.fit(OWN, OWN[:, :1], verbose=0, callbacks=[broadcast])

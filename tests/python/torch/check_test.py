@@ -108,7 +108,9 @@ class CheckedModeTest(TrainingCase):
 
 @mock.patch.dict(os.environ, {"RONDA_CHECK": "100"})
 class ChangedWhileRunningTest(unittest.TestCase):
-    """Tests errors if the program changes a tensor before synchronize() ends its operation."""
+    """Tests the errors when the program changes a tensor before synchronize() ends its
+    operation.
+    """
 
     def setUp(self):
         hvd.shutdown()  # the next job reads the variable

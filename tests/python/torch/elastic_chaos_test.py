@@ -10,7 +10,7 @@ import unittest
 
 import ronda_test
 
-# The passes last so long that some new ranks can join. A new rank needs seconds to import PyTorch.
+# Enough passes for some new ranks to join: a new rank needs seconds to import PyTorch.
 PASSES = "25"
 
 

@@ -91,7 +91,8 @@ GROWING = """
     hvd.shutdown()
 """
 
-# Each member prints its device and its local ranks so far. The first member dies during the job.
+# Each member prints its device and the local ranks that it has had. The first member dies during
+# the job.
 DEVICES = """
     import os, signal
     import torch
@@ -120,7 +121,7 @@ DEVICES = """
 
 
 class Launcher:
-    """Assigns ranks to the members, in the order in which the members started."""
+    """Assigns ranks to the members in the order in which they started."""
 
     def __init__(self, env: dict[str, str] | None = None, command: list[str] | None = None) -> None:
         self.command = [sys.executable, *(command or [ronda_test.program(PROGRAM)])]
@@ -212,7 +213,9 @@ def weights_of_one_rank() -> str:
 
 class ElasticTest(unittest.TestCase):
     def results(self, finished: list[ronda_test.Finished]) -> list[list[str]]:
-        """Returns what finished members print: the numbers of ranks and resets, and the weights."""
+        """Returns what finished members print: the number of ranks, the number of resets, and the
+        weights.
+        """
         found = []
         for each in finished:
             match = re.search(r"finished (\d+) (\d+) (\S+ \S+)", each.out)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """Tests when a DistributedOptimizer's gradients are complete between backward() and step(), and
-which changes of the gradients are allowed.
+which changes to them are allowed.
 """
 
 import copy
@@ -27,7 +27,7 @@ STEPS = 7  # the schedule is locked after four
 
 
 def gradients_of_all(model, step):
-    """Returns the average of all ranks' gradients, which this rank computes alone from `model`."""
+    """Computes the average of all ranks' gradients on this rank alone, from `model`."""
     alone = copy.deepcopy(model)
     alone.zero_grad(set_to_none=True)
     for rank in range(hvd.size()):
@@ -206,7 +206,9 @@ class WholeTest(TrainingCase):
             torch.testing.assert_close(weights(model), weights(whole))
 
     def test_closures_see_one_loss(self):
-        """The loss decides how often LBFGS calls the closure, so all ranks must see one loss."""
+        """The loss determines how often LBFGS calls the closure, so all ranks must see the same
+        loss.
+        """
         for search in (None, "strong_wolfe"):
             model = make_model()
             optimizer = hvd.DistributedOptimizer(
@@ -268,7 +270,7 @@ class WholeTest(TrainingCase):
 
 class ChangedTest(TrainingCase):
     def changes(self, factor):
-        """Yields functions that multiply a gradient, each in another way."""
+        """Yields functions that multiply a gradient, each in a different way."""
 
         def swap(p):
             p.grad.data = p.grad.data * factor
@@ -295,7 +297,7 @@ class ChangedTest(TrainingCase):
             torch.testing.assert_close(weights(model), weights(whole))
 
     def test_differently_between_backward_and_step(self):
-        """If ranks change gradients differently, step() averages the gradients again."""
+        """If ranks change gradients differently, step() averages them again."""
         for change in self.changes(1.0 + hvd.rank()):
             model = make_model()
             optimizer, whole, alone = pair(model, lambda p: torch.optim.SGD(p, 0.5))
@@ -414,7 +416,7 @@ class ChangedTest(TrainingCase):
 
 
 class SeveralTest(TrainingCase):
-    """Tests several optimizers whose gradients are computed by one backward pass."""
+    """Tests several optimizers whose gradients come from one backward pass."""
 
     def check(self, forward):
         """`forward` gets the layers, a rank's data and the step."""
@@ -454,8 +456,8 @@ class SeveralTest(TrainingCase):
 
 
 class StorageTest(unittest.TestCase):
-    """Tests that memory of an operation in flight stays allocated. A freed block of this size is
-    returned to the system at once. A later access to the block ends with SIGSEGV.
+    """Tests that memory of an operation in flight stays allocated. A freed block of this size
+    returns to the system at once, and a later access to it raises SIGSEGV.
     """
 
     def operations(self):

@@ -2,7 +2,7 @@
 
 """Tests Horovod's operations on every dtype and number of dimensions, also in process sets.
 
-Also tests errors if the ranks' calls differ, and integers that are scaled by factors.
+Also tests the errors when ranks' calls differ, and the scaling of integers.
 """
 
 import itertools
@@ -136,7 +136,7 @@ class WholeJobTest(GridCase):
 
 
 class ProcessSetTest(GridCase):
-    """Tests the even and the odd ranks as two separate process sets that work at the same time."""
+    """Tests the even and the odd ranks as two process sets that run operations at the same time."""
 
     def setUp(self):
         needs_other_ranks(self)
@@ -218,7 +218,9 @@ class ProcessSetTest(GridCase):
 
 
 class FactorsTest(GridCase):
-    """Factors scale before and after the sum, and integers round towards zero, as in Horovod."""
+    """Values are scaled before and after the sum, and integers round towards zero, as in
+    Horovod.
+    """
 
     def values(self, dtype):
         low = 0 if dtype == torch.uint8 else -10

@@ -281,7 +281,7 @@ class ParametersTest(Case):
         for step in range(STEPS):
             optimizer.zero_grad(set_to_none=True)
             gradient = torch.arange(108.0).view(4, 3, 3, 3) * (hvd.rank() + 1)
-            # The gradient has the parameter's memory layout in every other step.
+            # Only in every other step does the gradient have the parameter's memory layout.
             layout = torch.channels_last if step % 2 else torch.contiguous_format
             model.weight.grad = None
             (model.weight * gradient.contiguous(memory_format=layout)).sum().backward()
@@ -329,7 +329,9 @@ class ParametersTest(Case):
                 torch.testing.assert_close(table.weight.detach(), want)
 
     def test_parameters_that_are_frozen_now_and_then(self):
-        """Freezes each half in turn, like a generator and a discriminator with two optimizers."""
+        """Freezes each half in turn, as programs do with a generator and a discriminator that have
+        two optimizers.
+        """
         halves = [torch.nn.Linear(3, 4), torch.nn.Linear(4, 1)]
         for half in halves:
             hvd.broadcast_parameters(half.state_dict(), 0)

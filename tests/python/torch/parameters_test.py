@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Tests parameters of a DistributedOptimizer that are changed, copied or shared, and the arguments
-of step().
+"""Tests a DistributedOptimizer's parameters when they are changed, copied or shared, and the
+arguments of step().
 """
 
 import copy

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Tests whole programs, namely the example and jobs that lose a rank."""
+"""Tests whole programs: the example, and jobs that lose a rank."""
 
 import os
 import re

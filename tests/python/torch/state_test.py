@@ -23,7 +23,7 @@ class Own:
 
 
 def optimizer_classes():
-    """Returns all optimizers of torch.optim."""
+    """Returns all optimizers in torch.optim."""
     found = [each for _, each in inspect.getmembers(torch.optim, inspect.isclass)]
     base = torch.optim.Optimizer
     return [each for each in found if issubclass(each, base) and each is not base]
@@ -84,7 +84,8 @@ class BroadcastTest(unittest.TestCase):
                     each.grad = each.grad.to_sparse()
             return loss
 
-        # The root has made three steps. The other ranks have made another number of steps, or none.
+        # The root has made three steps. The other ranks have made a different number of steps, or
+        # none.
         for _ in range(3 if is_root else hvd.rank() - 1):
             optimizer.step(closure)
         before = [each.detach().clone() for each in layer.parameters()]
@@ -133,7 +134,7 @@ class BroadcastTest(unittest.TestCase):
                 hvd.broadcast_optimizer_state(optimizer, 0)
 
     def test_a_resumed_training_is_the_same(self):
-        """Tests a resumed training whose checkpoint only rank 0 has."""
+        """Tests resuming a training run from a checkpoint that only rank 0 has."""
 
         def train(model, optimizer, steps):
             for step in steps:
@@ -244,8 +245,8 @@ class SyncBatchNormTest(unittest.TestCase):
 
     def batches(self, dims, dtype):
         torch.manual_seed(5)
-        # The ranks' batches have different sizes. The mean of their values is much larger than the
-        # deviation.
+        # The ranks' batches have different sizes. The mean of their values is much larger than
+        # their deviation.
         return [
             (torch.randn(2 + rank, 3, *[4] * dims) * (rank + 1) + 100).to(dtype)
             for rank in range(hvd.size())

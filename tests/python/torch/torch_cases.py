@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Helpers for tests of Horovod's operations, with a job, and numbers that differ between ranks."""
+"""Helpers for tests of Horovod's operations: a job, and numbers that differ between ranks."""
 
 import copy
 import unittest

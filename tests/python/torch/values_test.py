@@ -81,7 +81,7 @@ class ValueTest(unittest.TestCase):
         size = hvd.size()
         tensor = torch.ones(1000)
         # All operations use the same tensor, so each operation must see the results of the earlier
-        # operations.
+        # ones.
         handles = [
             hvd.allreduce_async_(tensor, op=hvd.Sum, name=f"one behind the other {i}")
             for i in range(3)

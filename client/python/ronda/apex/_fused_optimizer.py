@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The common part of the optimizers of ronda.apex.optimizers."""
+"""The code that the optimizers of ronda.apex.optimizers share."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Batch:
     states: list[dict[str, Any]]
 
     def buffers(self, name: str) -> list[torch.Tensor]:
-        """Returns the state `name` of each weight. At first the state is zero everywhere."""
+        """Returns the state `name` of each weight, which is initially zero."""
         for state, weight in zip(self.states, self.weights):
             if name not in state:
                 state[name] = torch.zeros_like(weight)
@@ -44,13 +44,13 @@ class Batch:
 
 
 class FusedOptimizer(Optimizer):
-    """Steps on all parameters of a group at once.
+    """The base class of optimizers that update all parameters of a group at once.
 
     Args:
         params: parameters, or dicts of groups.
         defaults: the default values of the groups' options.
         set_grad_none: zero_grad() removes gradients instead of setting them to zero.
-        master_weights: for parameters of 16 bits, float32 weights are kept from step to step.
+        master_weights: whether to keep float32 weights for 16-bit parameters between steps.
     """
 
     counts_steps = True  # in group["step"]
@@ -78,7 +78,7 @@ class FusedOptimizer(Optimizer):
         """Updates the parameters that have a gradient. The gradients do not change.
 
         Args:
-            closure: computes the loss and the gradients again.
+            closure: recomputes the loss and the gradients.
 
         Returns:
             The result of `closure`.

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The factor of a loss, and the check for gradients that are not finite."""
+"""The loss scale, and the check for gradients that are not finite."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ __all__ = ["LossScale", "are_finite", "multiply"]
 
 
 class LossScale:
-    """The factor of a loss. update() divides the factor after a step with an overflow, and
-    multiplies it after `window` steps without an overflow.
+    """A loss scale. update() divides it after a step with an overflow, and multiplies it after
+    `window` steps without an overflow.
 
     Attributes:
         is_dynamic: whether update() changes the scale.
-        value: the factor.
+        value: the scale.
         unskipped: the number of steps since the last overflow or the last growth of the scale.
     """
 

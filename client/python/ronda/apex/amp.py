@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Replaces apex.amp by mixed precision with torch.autocast, and by loss scaling with Apex's rules.
+"""Replaces apex.amp: mixed precision through torch.autocast, and loss scaling by Apex's rules.
 
-The levels of optimization with torch.autocast:
+The optimization levels, with torch.autocast:
     O0: float32.
     O1, O2: autocast over float32 weights, which are their own master weights; the loss is scaled.
     O3: a 16-bit model, including batch normalization unless keep_batchnorm_fp32 is set.
-The 16-bit dtype is float16 on GPUs and bfloat16 on the CPU, unless cast_model_type sets another.
+The 16-bit dtype is float16 on GPUs and bfloat16 on the CPU, unless cast_model_type overrides it.
 This module scales losses itself instead of using torch's GradScaler, which does not support CPUs
-before torch 2.3, bounds of the scale, or a scale per loss.
+before torch 2.3, limits on the scale, or one scale per loss.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _LEVELS = ("O0", "O1", "O2", "O3")
 
 
 _scales: list[LossScale] = [LossScale(1.0)]
-# Optimizers whose gradients still contain the scale, because of delay_unscale.
+# Optimizers whose gradients are still scaled, because of delay_unscale.
 _delayed: weakref.WeakSet[torch.optim.Optimizer] = weakref.WeakSet()
 
 
@@ -60,7 +60,7 @@ def initialize(
         models: a module or a list; changed in place.
         optimizers: None, an optimizer or a list. After a loss with an overflow, the next step is
             skipped.
-        enabled: False: the call does nothing.
+        enabled: if False, models and optimizers do not change, and losses are not scaled.
         opt_level: "O0" to "O3", see above.
         cast_model_type: the 16-bit dtype.
         patch_torch_functions, master_weights, verbosity: ignored, because autocast serves their
@@ -68,11 +68,11 @@ def initialize(
         keep_batchnorm_fp32: has an effect only in O3.
         loss_scale: a number, or "dynamic". None means the level's default, which is dynamic in O1
             and O2, else 1.
-        cast_model_outputs: dtype of the outputs' floating-point tensors.
-        num_losses: losses with their own scale.
-        min_loss_scale, max_loss_scale: bounds of a dynamic scale. None means 1, because gradients
-            that are still not finite at a scale of 1 have another cause, which a smaller scale
-            would hide.
+        cast_model_outputs: the dtype to which floating-point outputs are cast.
+        num_losses: the number of losses, each with its own scale.
+        min_loss_scale, max_loss_scale: limits of a dynamic scale. A minimum of None means 1: if
+            gradients are not finite even at a scale of 1, a smaller scale would only hide the
+            cause.
 
     Returns:
         `models`, or the pair of `models` and `optimizers` if optimizers are given.
@@ -118,8 +118,8 @@ def _prepare(model: nn.Module, level: str, dtype: torch.dtype | None, keeps_norm
 class _Forward:
     """A wrapper of a model's forward(). A deep copy of the model gets a copy of the wrapper.
 
-    The wrapper holds no bound method, because a copy of a bound method would compute with the
-    original's weights.
+    The wrapper holds no bound method, because a copied bound method would still use the original's
+    weights.
     """
 
     def __init__(self, model: nn.Module, wrapper: Any, args: Any) -> None:
@@ -175,11 +175,11 @@ def scale_loss(
     delay_unscale: bool = False,
     delay_overflow_check: bool = False,
 ) -> Iterator[torch.Tensor]:
-    """Yields the scaled loss. After the block the gradients are the gradients of the unscaled loss.
+    """Yields the scaled loss. After the block, the gradients are those of the unscaled loss.
 
-    Gradients of earlier blocks are kept, so a gradient is the sum of the losses' gradients. After
-    an overflow the next step() of each optimizer is skipped. If gradients are averaged over ranks,
-    all ranks have the same gradients, and make the same decision.
+    They are added to the gradients of earlier blocks. After an overflow the next step() of each
+    optimizer is skipped. If gradients are averaged over ranks, all ranks have the same gradients,
+    and skip the same steps.
 
     Args:
         loss: the block calls backward() on the yielded loss.
@@ -236,7 +236,7 @@ def load_state_dict(state: dict[str, dict[str, float]]) -> None:
     """Restores the scales that state_dict() has returned.
 
     Raises:
-        ValueError: the state has another number of losses.
+        ValueError: the state has a different number of losses.
     """
     if len(state) != len(_scales):
         raise ValueError(f"the state has {len(state)} losses, and initialize() {len(_scales)}")

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Replaces Apex's extension module amp_C. Operations that programs call are implemented with
+"""Replaces Apex's extension module amp_C. The operations that programs call are implemented with
 torch's foreach operations.
 
-Each operation has a flag, which is a tensor with one integer. If a value is not finite, the
-operation sets the flag to 1; otherwise it does not change the flag. Operations on tensors of 16
-bits compute in float32.
+Each operation takes a flag, which is a tensor with one integer. If a value is not finite, the
+operation sets the flag to 1; otherwise it does not change the flag. Operations on 16-bit tensors
+compute in float32.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def multi_tensor_axpby(
         arg_to_check: 0 for x, 1 for y, -1 for both.
 
     Raises:
-        ValueError: the lists do not match, or `arg_to_check` has another value.
+        ValueError: the lists do not match, or `arg_to_check` is none of these values.
     """
     xs, ys, outputs = _check(tensor_lists, "x, y, outputs")
     if arg_to_check not in (-1, 0, 1):
@@ -100,7 +100,7 @@ def multi_tensor_l2norm(
         without per_tensor.
 
     Raises:
-        ValueError: `tensor_lists` has another form.
+        ValueError: `tensor_lists` is not such a list.
     """
     (tensors,) = _check(tensor_lists, "tensors")
     if not tensors:
@@ -132,5 +132,5 @@ def _write(results: Sequence[torch.Tensor], outputs: Sequence[torch.Tensor]) -> 
 
 
 def _set_unless_finite(flag: torch.Tensor, tensors: Sequence[torch.Tensor]) -> None:
-    # The code has no branch on the value, because the host would then wait for a GPU.
+    # Does not branch on the value, because the host would then wait for the GPU.
     flag.masked_fill_(~are_finite(tensors).to(flag.device), 1)

@@ -2,8 +2,8 @@
 
 """Replaces apex.fp16_utils: models in float16, and optimizers with float32 master parameters.
 
-As their names say, the functions here convert to float16 on every device. On CPUs PyTorch computes
-with float16 only from version 2 on; ronda.apex.amp uses bfloat16 on CPUs.
+These functions convert to float16 on every device, as their names say. On CPUs, PyTorch computes in
+float16 only since version 2; ronda.apex.amp uses bfloat16 on CPUs.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class tofp16(nn.Module):  # noqa: N801
 
 
 def BN_convert_float(module: nn.Module) -> nn.Module:  # noqa: N802
-    """Converts every batch normalization in `module` to float32, and returns `module`."""
+    """Converts every batch normalization layer in `module` to float32, and returns `module`."""
     for each in module.modules():
         if isinstance(each, _BatchNorm):
             each.float()
@@ -75,7 +75,9 @@ def convert_module(module: nn.Module, dtype: torch.dtype) -> None:
 
 
 def convert_network(network: nn.Module, dtype: torch.dtype) -> nn.Module:
-    """Converts `network`, except batch normalization with parameters, and returns `network`."""
+    """Converts `network`, except batch normalization layers with parameters, and returns
+    `network`.
+    """
     for module in network.modules():
         if isinstance(module, _BatchNorm) and module.affine:
             continue
@@ -103,7 +105,7 @@ def prep_param_lists(
 
     Args:
         model: the module that has the parameters.
-        flat_master: whether a single tensor has all copies.
+        flat_master: whether one flat tensor holds all copies.
 
     Returns:
         The model's parameters, and the copies, which an optimizer has to update.
@@ -182,7 +184,7 @@ def _flat(tensors: Iterable[torch.Tensor]) -> torch.Tensor:
 
 
 class LossScaler:
-    """A constant factor of the loss."""
+    """A constant loss scale."""
 
     def __init__(self, scale: float = 1.0) -> None:
         self._scale = LossScale(scale)
@@ -223,14 +225,14 @@ class LossScaler:
         return {"loss_scale": self._scale.value, "unskipped": self._scale.unskipped}
 
     def load_state_dict(self, state_dict: dict[str, float]) -> None:
-        """Sets the state to that of a state_dict()."""
+        """Restores the state that state_dict() has returned."""
         self._scale.value = float(state_dict["loss_scale"])
         self._scale.unskipped = int(state_dict["unskipped"])
 
 
 class DynamicLossScaler(LossScaler):
-    """A factor of the loss, which falls after an overflow and rises after `scale_window` steps
-    without an overflow.
+    """A loss scale that falls after an overflow, and rises after `scale_window` steps without an
+    overflow.
 
     Args:
         init_scale: the first scale.
@@ -247,7 +249,7 @@ class DynamicLossScaler(LossScaler):
 
 
 class FP16_Optimizer:  # noqa: N801
-    """An optimizer over float32 copies of the parameters of 16 bits, with a scale of the loss.
+    """An optimizer that updates float32 copies of 16-bit parameters, with a loss scale.
 
     optimizer = FP16_Optimizer(torch.optim.SGD(model.parameters(), 0.1), dynamic_loss_scale=True)
     optimizer.zero_grad()
@@ -262,8 +264,8 @@ class FP16_Optimizer:  # noqa: N801
         overflow: whether the last gradients were not finite; if so, step() does not change the
             parameters.
         loss_scaler: the LossScaler or DynamicLossScaler.
-        fp16_groups, fp32_from_fp16_groups, fp32_from_fp32_groups: for each group, the parameters of
-            16 bits, their copies, and the other parameters.
+        fp16_groups, fp32_from_fp16_groups, fp32_from_fp32_groups: for each group, the 16-bit
+            parameters, their copies, and the other parameters.
     """
 
     def __init__(
@@ -276,15 +278,14 @@ class FP16_Optimizer:  # noqa: N801
     ) -> None:
         """
         Args:
-            init_optimizer: an optimizer of parameters with 16 or 32 bits, which this object
-                changes.
+            init_optimizer: an optimizer of 16-bit or 32-bit parameters, which this object changes.
             static_loss_scale: used unless dynamic_loss_scale is set.
             dynamic_loss_scale: use a DynamicLossScaler.
             dynamic_loss_args: arguments of its constructor.
             verbose: ignored: nothing is printed.
 
         Raises:
-            TypeError: a parameter has another dtype.
+            TypeError: a parameter has a different dtype.
         """
         self.optimizer = init_optimizer
         self.overflow = False
@@ -329,7 +330,7 @@ class FP16_Optimizer:  # noqa: N801
         self.fp32_from_fp32_groups.append(others)
 
     def zero_grad(self, set_grads_to_None: bool = False) -> None:  # noqa: N803
-        """Sets the gradients of the model and of the copies to zero, or removes these gradients."""
+        """Sets the gradients of the model and of the copies to zero, or removes them."""
         for parameter in itertools.chain(self._model_params(), self._masters()):
             if set_grads_to_None:
                 parameter.grad = None
@@ -339,7 +340,7 @@ class FP16_Optimizer:  # noqa: N801
     def backward(
         self, loss: torch.Tensor, update_master_grads: bool = True, retain_graph: bool = False
     ) -> None:
-        """Computes gradients, instead of loss.backward(), and adds them to the existing gradients.
+        """Computes gradients, and adds them to the existing gradients. Replaces loss.backward().
 
         Args:
             loss: is scaled in float32.
@@ -355,8 +356,8 @@ class FP16_Optimizer:  # noqa: N801
             self.update_master_grads()
 
     def update_master_grads(self) -> None:
-        """Copies the gradients of the model to the float32 copies of the parameters, and divides
-        the copied gradients by the scale.
+        """Copies the model's gradients to the float32 copies of the parameters, and divides them
+        there by the scale.
         """
         self.overflow = self.loss_scaler.has_overflow(self._model_params())
         if self.overflow:
@@ -383,10 +384,11 @@ class FP16_Optimizer:  # noqa: N801
         return [[each.grad for each in group["params"]] for group in self.param_groups]
 
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
-        """Updates the float32 copies, and then the model. After an overflow only updates the scale.
+        """Updates the float32 copies, and then the model. After an overflow, only updates the
+        scale.
 
         Args:
-            closure: computes the loss again with zero_grad() and backward() of this object.
+            closure: recomputes the loss with zero_grad() and backward() of this object.
 
         Returns:
             The result of the optimizer's step().

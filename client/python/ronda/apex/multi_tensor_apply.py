@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Replaces apex.multi_tensor_apply, which calls an operation of ronda.apex.amp_C.
+"""Replaces apex.multi_tensor_apply: a wrapper that calls an operation of ronda.apex.amp_C.
 
 norm, _ = multi_tensor_applier(amp_C.multi_tensor_l2norm, overflow, [gradients], False)
 """

@@ -4,9 +4,8 @@
 written here.
 
 Constructors take Apex's arguments. On CPUs and GPUs, steps use torch's fused kernels if these
-exist, and otherwise torch's foreach operations. Parameters of 16 bits have a state of float32, and
-their steps are computed in float32. As in Apex, each group counts the steps for the bias
-correction.
+exist, and otherwise torch's foreach operations. 16-bit parameters have float32 state, and their
+steps are computed in float32. As in Apex, each group counts its own steps for the bias correction.
 """
 
 from __future__ import annotations
@@ -58,7 +57,7 @@ class FusedSGD(FusedOptimizer):
             params: parameters, or dicts of groups.
             lr: must be given, here or in each group.
             momentum, dampening, weight_decay, nesterov: as in torch.optim.SGD.
-            wd_after_momentum: the momentum does not include the decay.
+            wd_after_momentum: whether to leave the decay out of the momentum.
             materialize_master_grads: ignored, because parameters have one gradient here.
             set_grad_none: zero_grad() removes gradients.
 
@@ -82,8 +81,7 @@ class FusedSGD(FusedOptimizer):
     def _update(self, batch: Batch) -> None:
         if self.wd_after_momentum:
             batch.decay()
-        # torch's function accepts no mix of parameters that make their first step and parameters
-        # that do not.
+        # torch's function cannot mix parameters in their first step with parameters in later steps.
         first: list[int] = []
         later: list[int] = []
         for i, state in enumerate(batch.states):
@@ -140,12 +138,12 @@ class FusedAdam(FusedOptimizer):
             params: parameters, or dicts of groups.
             lr, betas, eps: as in torch.optim.AdamW.
             bias_correction: the averages are divided by 1 - beta ** step.
-            adam_w_mode: the decay is not part of the gradient.
+            adam_w_mode: whether to leave the decay out of the gradient.
             weight_decay: of the weights.
             amsgrad: must be False, as in Apex.
             set_grad_none: zero_grad() removes gradients.
             capturable: must be False.
-            master_weights: for parameters of 16 bits, float32 weights are kept, also in
+            master_weights: whether to keep float32 weights for 16-bit parameters, also in
                 state_dict().
 
         Raises:
@@ -197,7 +195,7 @@ class FusedAdam(FusedOptimizer):
 
 
 class FusedAdagrad(FusedOptimizer):
-    """Adagrad, like torch.optim.Adagrad without a decay of the learning rate."""
+    """Adagrad, like torch.optim.Adagrad without learning rate decay."""
 
     counts_steps = False
 
@@ -216,7 +214,7 @@ class FusedAdagrad(FusedOptimizer):
             lr, eps: as in torch.optim.Adagrad.
             weight_decay: of the weights.
             set_grad_none: zero_grad() removes gradients.
-            adagrad_w_mode: the decay is not part of the gradient.
+            adagrad_w_mode: whether to leave the decay out of the gradient.
 
         Raises:
             ValueError: an argument is out of its range.

@@ -21,15 +21,14 @@ __all__ = ["DistributedDataParallel", "Reducer", "SyncBatchNorm", "convert_syncb
 
 
 class _Sums:
-    """Sums of tensors over the ranks, while these sums are in flight."""
+    """Sums tensors over the ranks, and keeps track of the sums in flight."""
 
     def __init__(self, prefix: str, factor: float = 1.0, averages: bool = True) -> None:
         """
         Args:
             prefix: the beginning of the operations' names.
             factor: divides the tensors before the sum, and multiplies an average after the sum.
-            averages: whether a sum is divided by the number of ranks. An elastic job may change the
-                number of ranks.
+            averages: whether a sum is divided by the number of ranks at the time of the sum.
         """
         self._prefix = prefix
         postscale = factor if averages else 1.0
@@ -41,7 +40,7 @@ class _Sums:
         return {**self.__dict__, "_under_way": []}
 
     def submit(self, name: str, tensor: torch.Tensor) -> None:
-        """Begins to sum `tensor` in place. The sum is complete after wait()."""
+        """Starts to sum `tensor` in place. The sum is complete after wait()."""
         dense = tensor.detach().contiguous()
         arguments = _tensors.allreduce_arguments(
             f"{self._prefix}/{name}", dense, dense, int(self._op), **self._scales
@@ -49,10 +48,10 @@ class _Sums:
         self._under_way.append((native.allreduce_async(*arguments), tensor, dense))
 
     def wait(self) -> None:
-        """Waits for the sums that have begun. On a GPU only the current stream waits.
+        """Waits for the sums that have been started. On a GPU only the current stream waits.
 
         Raises:
-            RondaError: the first error of a sum. All sums have ended.
+            RondaError: the first error of a sum. By then, all sums have ended.
         """
         under_way, self._under_way = self._under_way, []
         try:
@@ -76,7 +75,7 @@ def _check_job() -> None:
         )
 
 
-# Advice for arguments that torch's DistributedDataParallel has, and that Apex refuses too.
+# Advice for arguments that torch's DistributedDataParallel has, and that Apex also rejects.
 _OF_TORCH = {
     "device_ids": "move the module to its device first: model.to(device)",
     "output_device": "outputs stay on the module's device",
@@ -111,7 +110,7 @@ def _refuse(name: str) -> TypeError:
 
 
 class DistributedDataParallel(nn.Module):
-    """Averages the gradients of a module over the ranks while backward computes the gradients.
+    """Averages the gradients of a module over the ranks while backward computes them.
 
     When the constructor returns, the module has rank 0's parameters and buffers. When backward
     returns, the gradients are averages. Ronda itself fuses small gradients.
@@ -140,9 +139,9 @@ class DistributedDataParallel(nn.Module):
         Args:
             module: the same on every rank.
             message_size: ignored, because RONDA_FUSION_THRESHOLD sets how much is fused.
-            delay_allreduce: all gradients are reduced when backward has computed them, and only
-                gradients that exist are reduced. Without the option each gradient is reduced at
-                once, and a gradient that backward did not compute is treated as zeros.
+            delay_allreduce: if true, gradients are reduced after backward has computed them all,
+                and missing gradients are skipped. If false, each gradient is reduced at once, and a
+                gradient that backward did not compute counts as zeros.
             shared_param, allreduce_trigger_params, num_allreduce_streams, prof: ignored, because
                 any parameters may be shared, and nothing needs tuning.
             retain_allreduce_buffers: must be False, because no buffers exist besides the gradients.
@@ -152,12 +151,13 @@ class DistributedDataParallel(nn.Module):
             gradient_predivide_factor: gradients are divided by this factor before the sum, and by
                 the rest of the divisor afterwards.
             gradient_average_split_factor: Apex's older name of gradient_predivide_factor.
-            others: must be empty. The error text gives an alternative to torch's argument.
+            others: must be empty. For arguments of torch's class, the error text suggests an
+                alternative.
 
         Raises:
             NotImplementedError: an argument does not have its required value.
             RuntimeError: the process has not joined a job.
-            TypeError: the argument does not exist, or device_ids is in the position of
+            TypeError: the argument does not exist, or device_ids was passed in the position of
                 message_size.
         """
         super().__init__()
@@ -213,9 +213,7 @@ class DistributedDataParallel(nn.Module):
         self._is_enabled = True
 
     def disable_allreduce(self) -> None:
-        """Makes backward passes from now on only add to the gradients of this rank, without
-        averaging.
-        """
+        """From now on, backward passes only add to this rank's gradients, without averaging."""
         self._is_enabled = False
 
     def _install_hook(self, name: str, parameter: torch.Tensor) -> None:
@@ -271,7 +269,7 @@ class DistributedDataParallel(nn.Module):
 
 class Reducer:
     """Averages gradients when the program calls reduce(). A Reducer is for training loops that
-    choose themselves when gradients are averaged.
+    decide themselves when to average gradients.
     """
 
     _count = 0
@@ -307,11 +305,12 @@ class Reducer:
 def convert_syncbn_model(
     module: nn.Module, process_group: None = None, channel_last: bool = False
 ) -> nn.Module:
-    """Replaces every BatchNorm in `module` by a SyncBatchNorm with its parameters and statistics.
+    """Replaces every BatchNorm in `module` with a SyncBatchNorm that has the same parameters and
+    statistics.
 
     Args:
         module: the function changes the module, and returns it unless it is a BatchNorm itself.
-        process_group: must be None, because statistics are those of all ranks.
+        process_group: must be None, because the statistics always cover all ranks.
         channel_last: ignored, because every memory format works.
 
     Raises:

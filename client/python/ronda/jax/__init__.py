@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Ronda for JAX: collectives on pytrees inside and outside of jit, and optimizers of Optax.
+"""Ronda for JAX: collectives on pytrees inside and outside of jit, and Optax optimizers.
 
 import ronda.jax as rj
 

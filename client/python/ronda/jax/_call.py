@@ -20,7 +20,7 @@ from ronda.types import DType, ReduceOp, Wire
 
 Shape = tuple[int, ...]
 
-# Floating-point types of 8 bits, whose elements Ronda moves, but does not compute with.
+# 8-bit floating-point types, which Ronda can send, but not compute with.
 _FLOAT8 = (
     "float8_e3m4",
     "float8_e4m3",
@@ -31,7 +31,7 @@ _FLOAT8 = (
     "float8_e5m2fnuz",
     "float8_e8m0fnu",
 )
-# Ronda's DType for the name of each dtype of JAX.
+# Ronda's DType for each JAX dtype, by name.
 DTYPES: dict[str, DType] = {
     **{dtype.name.lower(): dtype for dtype in DType},
     **dict.fromkeys(_FLOAT8, DType.UINT8),
@@ -44,17 +44,16 @@ class Call:
 
     The name of each array consists of the call's name and the array's label.
 
-    name: the same on every rank. None stands for a name that consists of the program's name and the
+    name: the same on every rank. None means a name that consists of the program's name and the
         call's position in the program.
-    by_order: the arrays have no names in a program, and the ranks' calls are matched by their
-        order.
+    by_order: whether the arrays have no names in a program, so that calls are matched by order.
     labels: one for each array.
     where: the line of the program that makes the call, for error texts.
-    grouped: the arrays are reduced together or not at all.
+    grouped: whether the arrays are reduced together or not at all.
     peer: the root, or the other rank of a message.
     rows: for operations on rows, the number of rows of the results.
-    splits: for ALLTOALL, the number of rows for each member. Empty means that all members get
-        equally many rows.
+    splits: for ALLTOALL, the number of rows for each member. Empty means that all members get the
+        same number of rows.
     received_splits: with `splits`, the number of rows from each member.
     received: shapes and types of the results of RECV.
     """
@@ -79,8 +78,8 @@ class Call:
     received: tuple[tuple[Shape, Any], ...] = ()
 
     def derived(self, suffix: str, **changes: Any) -> Call:
-        """Returns the call that computes a derivative of this call. The name of this new call ends
-        with `suffix`.
+        """Returns the call that computes a derivative of this call, with `suffix` added to the
+        name.
         """
         name = None if self.name is None else self.name + suffix
         return dataclasses.replace(self, **{"name": name, "error_feedback": False, **changes})
@@ -120,7 +119,7 @@ def program_line() -> str:
 
 
 def id_of_members(function: str, process_set: ProcessSet) -> int:
-    """Returns the number of a process set to which this rank belongs.
+    """Returns the id of a process set to which this rank belongs.
 
     Raises:
         NotInitializedError: init() has not been called.
@@ -137,7 +136,7 @@ def id_of_members(function: str, process_set: ProcessSet) -> int:
 
 
 def own_rows(rows: int, process_set: int) -> int:
-    """Returns the number of rows of this rank if `rows` rows are distributed to the members of a
+    """Returns this rank's number of rows when `rows` rows are distributed among the members of a
     set.
     """
     count, position = native.process_set_size(process_set), native.process_set_rank(process_set)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Collectives outside of jit on arrays in the host's memory, without a compiled program."""
+"""Runs collectives outside of jit on arrays in host memory, without a compiled program."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from ronda.jax._call import DTYPES, Call
 
 
 def run(*arrays: Any, call: Call) -> list[jax.Array]:
-    """Carries out the call, and waits for its end.
+    """Runs the call, and waits for its end.
 
     Raises:
         RondaError: the operation's error.
@@ -47,8 +47,8 @@ def run(*arrays: Any, call: Call) -> list[jax.Array]:
 
 
 def is_on_gpu(arrays: Sequence[Any]) -> bool:
-    """Returns whether the arrays of a call are in the memory of a GPU. For a call without arrays,
-    which is a recv(), the answer is about JAX's first device, where the results will be.
+    """Returns whether the arrays of a call are in GPU memory. For a call without arrays, which is a
+    recv(), checks JAX's first device, where the results will be.
     """
     devices = [each.devices() for each in arrays if isinstance(each, jax.Array)]
     platforms = {device.platform for device in set().union(*devices)}
@@ -56,7 +56,7 @@ def is_on_gpu(arrays: Sequence[Any]) -> bool:
 
 
 def _carrier(dtype: Any) -> np.dtype[Any]:
-    """Returns the NumPy type in which Ronda moves elements of this dtype."""
+    """Returns the NumPy type in which Ronda sends elements of this dtype."""
     name = np.dtype(dtype).name
     return np.dtype(np.uint8 if DTYPES[name].name.lower() != name else dtype)
 

@@ -19,7 +19,7 @@ def shutdown() -> None:
     has called shutdown(), and ends the job for this process.
 
     Raises:
-        RondaError: the job had failed. shutdown() has nevertheless ended the job for this process.
+        RondaError: the job has failed. shutdown() has still ended it for this process.
     """
     wait_for_programs()
     ronda.shutdown()
@@ -35,9 +35,9 @@ def _end_at_exit() -> None:
     """Waits for this rank's programs at exit. Runs before the exit functions that JAX and ronda.job
     have registered; the exit function of ronda.job ends the job.
 
-    JAX waits at exit for programs that still run. If an exception ends this rank, its programs may
-    wait for other ranks, which wait for this rank. After an exception this function therefore fails
-    the job at once, and does not wait.
+    At exit, JAX waits for programs that are still running. If an exception ends this rank, its
+    programs may wait for other ranks, which wait for this rank. After an exception, this function
+    therefore does not wait, but fails the job at once.
     """
     if not ronda.is_initialized():
         return

@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The JAX primitive that every collective calls, and the primitive's rules for compilation,
-derivatives and vmap.
+"""The JAX primitive that every collective binds, and its rules for compilation, derivatives and
+vmap.
 
 Under jit the primitive becomes a custom call of XLA, which runs a handler of _native_xla.c. Outside
 of jit the collective runs at once. For arrays on a CPU the collective needs no compiled program
-(_eager.py). For arrays on a GPU the collective runs in its own compiled program, because only XLA
-knows the stream that computes the arrays.
+(_eager.py). For arrays on a GPU the collective runs in a compiled program of its own, because only
+XLA knows the stream that computes the arrays.
 
-The other ranks wait for each call, so JAX and XLA must not remove or repeat a call. For JAX the
-primitive has an effect, and for XLA the custom call has a side effect.
+The other ranks wait for each call, so JAX and XLA must not remove or repeat a call. For this reason
+the primitive has an effect in JAX, and the custom call has a side effect in XLA.
 """
 
 from __future__ import annotations
@@ -97,8 +97,8 @@ def _run(*arrays: Any, call: Call) -> list[jax.Array]:
 
 
 def _named_outside_of_jit(call: Call, arrays: Sequence[Any]) -> Call:
-    """Returns the call with the names that _eager.run() gives it. The call's position in its
-    compiled program cannot be its name, because the program has only this call.
+    """Returns the call, named as in _eager.run(). It cannot be named after its position in the
+    compiled program, because the program contains only this call.
     """
     if call.name is not None:
         return call
@@ -111,8 +111,8 @@ def _named_outside_of_jit(call: Call, arrays: Sequence[Any]) -> Call:
 
 @functools.lru_cache(maxsize=1024)
 def _program_of(call: Call) -> Any:
-    """Returns a compiled program that makes only this call. Each line of the user's code has its
-    own compiled program.
+    """Returns a compiled program that makes only this call. Each line of user code has a compiled
+    program of its own.
     """
 
     def ronda(*arrays: Any) -> list[jax.Array]:
@@ -149,13 +149,13 @@ def _names_in(module: Any, call: Call) -> list[str]:
     return [name + label for label in call.labels]
 
 
-# For each program (an MLIR module), the number of its calls that have each name.
+# For each program (an MLIR module), how many of its calls use each name.
 _names: weakref.WeakKeyDictionary[Any, collections.Counter[str]] = weakref.WeakKeyDictionary()
 
 
 def _name_in(module: Any, call: Call) -> str:
-    """Returns the name of a call in a program. All ranks have the same program, so all ranks give a
-    call the same name.
+    """Returns the name of a call in a program. All ranks run the same program, so they give a call
+    the same name.
     """
     name = call.name
     used = _names.setdefault(module, collections.Counter())
@@ -198,7 +198,7 @@ def _lower(context: Any, *operands: Any, call: Call) -> Any:
     ticketed = context.replace(
         avals_in=[*context.avals_in, ticket], avals_out=[*context.avals_out, ticket]
     )
-    # Tells XLA to put the results into the memory of the arguments, as the handler requires.
+    # Makes XLA reuse the memory of the arguments for the results, as the handler requires.
     aliases = {i: i for i in range(len(operands))} if call.kind in IN_PLACE else {}
     aliases[len(operands)] = len(context.avals_out)
     lower = jax.ffi.ffi_lowering(_TARGET, has_side_effect=True, operand_output_aliases=aliases)
@@ -240,7 +240,8 @@ def _refuse_platform(context: Any, *operands: Any, call: Call) -> Any:
     )
 
 
-# Newer versions of JAX would lower two equal calls only once, and so give both calls one name.
+# Otherwise newer versions of JAX would lower two equal calls only once, and both would have the
+# same name.
 _uncached = (
     {"cacheable": False}
     if "cacheable" in inspect.signature(mlir.register_lowering).parameters
@@ -272,8 +273,7 @@ def _jvp(
             " or jax.lax.stop_gradient"
         )
     results = collective_p.bind(*primals, call=call)
-    # This rank passes every tangent, even a tangent that is zero, so that the calls of all ranks
-    # agree.
+    # Passes every tangent, even if it is zero, so that the calls of all ranks match.
     given = [ad.instantiate_zeros(each) for each in tangents]
     return results, collective_p.bind(*given, call=call.derived(".tangent"))
 
@@ -314,7 +314,7 @@ def _batch(
         raise InvalidArgumentError(
             f"allreduce at {call.where}: Adasum combines whole arrays: it cannot run under vmap"
         )
-    # In operations on rows the first dimension counts rows, so the mapped dimension is the second.
+    # In operations on rows, the rows are the first dimension, so the mapped dimension comes second.
     first = 1 if call.kind in OF_ROWS else 0
     outs = [None if each is None else first for each in dimensions]  # None: not mapped
     moved = [

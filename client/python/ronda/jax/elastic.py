@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Horovod's elastic API for JAX; ronda/_elastic.py says how it works.
+"""Horovod's elastic API for JAX; ronda/_elastic.py explains how it works.
 
 state = elastic.JaxState(params=params, opt_state=opt_state, key=jax.random.key(0), step=0)
 
@@ -38,16 +38,15 @@ __all__ = ["HostsUpdatedInterrupt", "JaxState", "ObjectState", "State", "run"]
 class JaxState(ObjectState):
     """Attributes that are pytrees: parameters, optimizer state, keys, numbers, Python objects.
 
-    A commit copies the arrays, so programs may donate the arrays of the state. Arrays keep their
-    types, weak types and devices. A new rank must begin with trees of the same structure. sync()
-    gives the new rank the values, shapes and types. If an attribute has no arrays, sync() pickles
-    the whole attribute.
+    A commit copies the arrays, so programs may donate the state's arrays. Arrays keep their types,
+    weak types and devices. A new rank must start with trees of the same structure. sync() gives it
+    the values, shapes and types. If an attribute has no arrays, sync() pickles the whole attribute.
     """
 
     def __init__(self, **kwargs: Any) -> None:
         """
         Args:
-            **kwargs: names and first values of the attributes.
+            **kwargs: names and initial values of the attributes.
         """
         super().__init__(**kwargs)
         self._place: tuple[int, int] | None = None  # rank and size since the last sync()
@@ -62,9 +61,9 @@ class JaxState(ObjectState):
         self._saved_state = {name: _copy(tree) for name, tree in self._attributes().items()}
 
     def commit(self) -> None:
-        """Saves the present state, in memory, for a later restore(). First waits for the programs
-        that compute the state. If a program fails, commit() raises the program's error, and the
-        last commit stays.
+        """Saves the current state in memory, for a later restore(). First waits for the programs
+        that compute the state. If a program has failed, commit() raises the program's error, and
+        keeps the last commit.
 
         Raises:
             InvalidArgumentError: an array of the state was donated to a program.
@@ -73,8 +72,8 @@ class JaxState(ObjectState):
         super().commit()
 
     def check_host_updates(self) -> None:
-        """Does the same as in the base class, but first waits for this rank's programs, because
-        these programs run with the present members.
+        """Like the base class, but first waits for this rank's programs, because they run with the
+        current members.
         """
         wait_for_programs()
         super().check_host_updates()
@@ -86,18 +85,18 @@ class JaxState(ObjectState):
             setattr(self, name, _copy(tree))
 
     def reset(self) -> None:
-        """Makes JAX compile its programs again, because the compiled programs may contain the old
-        rank or the old number of ranks.
+        """If this process's rank or the number of ranks has changed, makes JAX recompile its
+        programs, because the compiled ones may contain the old numbers.
         """
         if self._place != (rank(), size()):
             jax.clear_caches()
 
     def sync(self) -> None:
         """Copies the attributes of rank 0, or of the rank with the newest commit, to all ranks, and
-        saves the attributes.
+        saves them.
 
         Raises:
-            InvalidArgumentError: this rank's trees have another structure.
+            InvalidArgumentError: this rank's trees have a different structure.
         """
         self._place = (rank(), size())
         own = self._attributes()
@@ -116,8 +115,8 @@ class JaxState(ObjectState):
         return {name: getattr(self, name) for name in self._saved_state}
 
     def _wait(self) -> None:
-        """Waits for the state's arrays. Raises an error for arrays that were donated, because their
-        values are gone.
+        """Waits for the state's arrays. Raises an error for donated arrays, because their values
+        are gone.
         """
         for name, tree in self._attributes().items():
             for path, leaf in jax.tree_util.tree_leaves_with_path(tree):
@@ -143,13 +142,13 @@ def _arrays_of(tree: Any) -> list[Any]:
 
 
 def _copy(tree: Any) -> Any:
-    """Returns a copy of the tree. The arrays are copied, and the other leaves are shared."""
+    """Returns a copy of the tree, which has copies of the arrays, but shares the other leaves."""
     return jax.tree_util.tree_map(lambda leaf: leaf.copy() if _is_array(leaf) else leaf, tree)
 
 
 @dataclasses.dataclass(frozen=True)
 class _Array:
-    """Describes an array to the other ranks, before these ranks receive the array.
+    """Describes an array to the other ranks before they receive it.
 
     dtype: the type of the elements, or of the keys' data.
     key_impl: the result of jax.random.key_impl(), or None if the array has no keys.
@@ -164,10 +163,10 @@ class _Array:
 
 @dataclasses.dataclass(frozen=True)
 class _Tree:
-    """Describes an attribute to the other ranks, before these ranks receive the attribute.
+    """Describes an attribute to the other ranks before they receive it.
 
-    paths: the paths of the leaves. None if the attribute has no arrays; then `leaves` has only the
-        whole attribute.
+    paths: the paths of the leaves. None if the attribute has no arrays; `leaves` then holds only
+        the attribute itself.
     leaves: an _Array for each array, and the other leaves themselves.
     """
 
@@ -278,7 +277,7 @@ def _make_array(data: np.ndarray[Any, Any], own: Any, new: _Array) -> Any:
 
 
 def _weak(data: np.ndarray[Any, Any]) -> jax.Array:
-    """Returns an array of a weak type. In an operation on such an array and another array, JAX uses
-    the other array's type, as for a Python number.
+    """Returns a weakly typed array. In an operation with another array, JAX uses the other array's
+    type, as with a Python number.
     """
     return jnp.full(data.shape, data.dtype.type(0).item()).at[...].set(data)

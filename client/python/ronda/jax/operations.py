@@ -2,24 +2,25 @@
 
 """Collectives on pytrees of arrays, inside and outside of jit, grad, vmap, scan and remat.
 
-Every rank of the process set calls the same operations in the same order, and under jit runs the
-same program. On CPUs, different threads of a rank may run programs, and the order of these programs
-may differ between ranks.
+Every rank of the process set must call the same operations in the same order, and run the same
+program under jit. On CPUs, several threads of a rank may run programs, in an order that may differ
+between ranks.
 
 Common arguments:
-    tree: any pytree of arrays of numbers, in the memory of one device: a CPU, or a GPU of NVIDIA's.
+    tree: any pytree of numeric arrays in the memory of one device: a CPU, or an NVIDIA GPU.
         The arrays have the same shapes and types on every rank, unless the function says otherwise.
     op: how elements are combined; AVERAGE divides by the number of ranks.
     name: the name of the arrays, the same on every rank. If it is None, arrays are matched under
         jit by the program's name and the call's position in the program, and outside of jit by the
         order of the calls.
     compression: the format in which floating-point elements are sent (Compression).
-    prescale, postscale: a factor of each rank's arrays, and a factor of the results.
+    prescale: multiplies each rank's arrays before the reduction.
+    postscale: multiplies the results.
     process_set: the ranks that take part.
 
 Errors of all functions:
-    NotInitializedError, InvalidArgumentError: nothing was submitted.
-    MismatchError: the ranks disagree; the job goes on.
+    NotInitializedError, InvalidArgumentError: no operation was submitted.
+    MismatchError: the ranks disagree; the job continues.
     DeadlineError, PeerFailedError, InternalError.
     A program under jit raises these errors as jax.errors.JaxRuntimeError with the same text;
     error_of() returns Ronda's error.
@@ -48,8 +49,8 @@ from ronda.types import DType, ReduceOp, Wire
 
 
 class Compression:
-    """The formats in which floating-point elements are sent. Ronda adds elements in 32 bits and
-    rounds each sum once.
+    """The formats in which floating-point elements are sent. Ronda adds in 32 bits and rounds each
+    sum once.
     """
 
     none = Wire.NONE
@@ -74,11 +75,11 @@ def allreduce(
     with SUM or AVERAGE is the allreduce of the derivatives.
 
     Args:
-        error_feedback: adds rounding errors of the compression to this rank's next array of this
-            name.
+        error_feedback: whether to add the compression's rounding errors to this rank's next array
+            of this name.
         grouped: if true, the floating-point arrays form one group and the other arrays form another
             group. The arrays of a group are reduced together or, if one of them fails, not at all.
-            If false, each array is reduced when all ranks have submitted the array.
+            If false, each array is reduced as soon as all ranks have submitted it.
     """
     if grouped and error_feedback:
         raise InvalidArgumentError("allreduce: error_feedback is for arrays that are not grouped")
@@ -106,8 +107,8 @@ def reducescatter(
     postscale: float = 1.0,
     process_set: ProcessSet = global_process_set,
 ) -> Any:
-    """As allreduce(), but each rank gets only its share of the rows. With n rows and m ranks, each
-    rank gets n // m rows, and the first n % m ranks get one row more.
+    """Like allreduce(), but each rank gets only its share of the rows. With n rows and m ranks,
+    each rank gets n // m rows, and the first n % m ranks get one row more.
     """
     return _collect(
         Kind.REDUCESCATTER,
@@ -129,15 +130,15 @@ def broadcast(
     name: str | None = None,
     process_set: ProcessSet = global_process_set,
 ) -> Any:
-    """Gives every rank the arrays of `root`."""
+    """Copies root's arrays to every rank."""
     return _collect(Kind.BROADCAST, tree, name, process_set, peer=root)
 
 
 def allgather(
     tree: Any, *, name: str | None = None, process_set: ProcessSet = global_process_set
 ) -> Any:
-    """Concatenates the rows of all ranks, in the order of the ranks, for every rank. Outside of
-    jit, and if the arrays are not on GPUs, the ranks may have different numbers of rows.
+    """Concatenates the rows of all ranks in rank order. Every rank gets the result. The ranks may
+    have different numbers of rows only outside of jit, and only if the arrays are not on GPUs.
     """
     return _collect(Kind.ALLGATHER, tree, name, process_set, _all_rows)
 
@@ -150,15 +151,15 @@ def alltoall(
     name: str | None = None,
     process_set: ProcessSet = global_process_set,
 ) -> Any:
-    """Sends rows to every rank, and receives the ranks' rows in the order of the ranks.
+    """Sends rows to every rank, and receives rows from every rank, in rank order.
 
     Args:
         splits: how many rows go to each rank, as integers that are constants under jit. None means
-            equally many.
+            the same number for each rank.
         received_splits: with `splits`, how many rows come from each rank. Either all ranks pass it,
             or no rank does. Under jit, vmap and grad all ranks must pass `received_splits`, because
-            JAX needs the shapes of the results. In calls without jit, vmap and grad the ranks can
-            send each other the numbers.
+            JAX needs the shapes of the results. In other calls without `received_splits`, the ranks
+            exchange these numbers first.
 
     Returns:
         The received rows. With `splits`, returns the rows and a tuple with the number of rows from
@@ -234,10 +235,10 @@ def _ask_for_splits(
 
 
 def send(tree: Any, to: int, *, tag: int = 0, process_set: ProcessSet = global_process_set) -> Any:
-    """Sends arrays to rank `to`. The n-th send from this rank to rank `to` with a tag is matched
-    with the n-th recv() of rank `to` from this rank with that tag. Under jit, messages that do not
-    depend on each other have no defined order. Give each message its own tag, or let the next
-    message depend on the result.
+    """Sends arrays to rank `to`. The n-th send to rank `to` with a tag matches that rank's n-th
+    recv() from this rank with the same tag. Under jit, messages that do not depend on each other
+    have no defined order. Give each message its own tag, or make the next message depend on the
+    result of this one.
 
     Returns:
         The tree. Computations that use this result run after the message.
@@ -280,23 +281,23 @@ def barrier(tree: Any = None, *, process_set: ProcessSet = global_process_set) -
 
 
 def join(process_set: ProcessSet = global_process_set, *, count_absent: bool = False) -> int:
-    """Says that this rank has no more data, and waits until every rank has called join(). join()
-    cannot be called under jit. Until all ranks have called join(), the operations of the other
-    ranks continue without this rank, as far as they can.
+    """Announces that this rank has no more data, and waits until every rank has called join().
+    Until then, the other ranks' operations continue without this rank where possible. join() cannot
+    be called under jit.
 
     Args:
-        count_absent: if true, averages divide by the number of all ranks of the set, and not by the
-            number of ranks that take part.
+        count_absent: if true, averages divide by the size of the set, and not by the number of
+            ranks that take part.
 
     Returns:
-        The last rank that has joined.
+        The rank that joined last.
     """
     wait_for_programs()  # this rank's programs may still run
     return exchanges.join(process_set, count_absent=count_absent)
 
 
 def error_of(error: BaseException) -> RondaError | None:
-    """Returns the RondaError that has caused an exception of a program under jit, or None."""
+    """Returns the RondaError that caused an exception in a program under jit, or None."""
     return _carried_errors.original_of(error)
 
 
@@ -339,8 +340,8 @@ def _collect(
 
 
 def _bind(arrays: list[Any], call: Call) -> list[Any]:
-    """Calls the primitive. Arrays that have derivatives get one call, and the other arrays get
-    another call. The arrays of a message, which have no derivatives, stay in one call, because the
+    """Calls the primitive. Makes one call for the arrays that have derivatives, and one for the
+    others. The arrays of a message, which have no derivatives, stay in one call, because the
     receiver relies on their order.
     """
     is_inexact = [jnp.issubdtype(each.dtype, jnp.inexact) for each in arrays]
@@ -366,7 +367,7 @@ def _check_name(function: str, name: str | None) -> None:
 
 
 def _check_leaf(kind: Kind, role: str, leaf: Any, op: ReduceOp | None) -> None:
-    """Refuses arrays of types that Ronda does not know, and values that JAX would silently
+    """Rejects arrays of types that Ronda does not support, and values that JAX would silently
     change.
     """
     own = getattr(leaf, "dtype", None)

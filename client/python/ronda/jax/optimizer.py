@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Data-parallel training with optimizers of Optax."""
+"""Data-parallel training with Optax optimizers."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ def DistributedOptimizer(
     error_feedback: bool = False,
     name: str = "gradients",
 ) -> Any:
-    """Returns an optimizer that combines the gradients of all ranks before `optimizer` uses the
-    gradients.
+    """Returns an optimizer that combines the gradients of all ranks before it passes them to
+    `optimizer`.
 
     Args:
         optimizer: an optax.GradientTransformation. To add up the gradients of several passes, wrap

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Reduces gradients in each of Keras's backends."""
+"""Reduces gradients on each Keras backend."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ronda._reduction import Reduction
 
 @dataclasses.dataclass(frozen=True)
 class GradientReduction:
-    """A callable that reduces an optimizer's gradients. Its fields are the options."""
+    """A callable that reduces an optimizer's gradients with the options in its fields."""
 
     name: str
     reduction: Reduction

@@ -18,12 +18,12 @@ from ronda.types import ReduceOp, Wire
 
 
 class _Distributed:
-    """A mixin that makes the class of an optimizer reduce the gradients."""
+    """A mixin that makes an optimizer class reduce the gradients."""
 
     _reduce_gradients: GradientReduction
 
     def apply(self, grads: Any, trainable_variables: Any = None) -> Any:
-        """Does the same as in the optimizer's own class, with the reduced gradients."""
+        """Does the same as the optimizer's own method, with the reduced gradients."""
         grads, variables = list(grads), _variables_of(self, trainable_variables)
         if not self.gradient_accumulation_steps:
             grads = self._reduce_gradients(grads, variables)
@@ -57,14 +57,14 @@ class _Distributed:
 
 
 class _DistributedLossScale:
-    """A mixin for LossScaleOptimizer. Gradients are reduced before the optimizer looks for
+    """A mixin for LossScaleOptimizer. Gradients are reduced before the optimizer checks for
     infinities, so that all ranks skip the same steps.
     """
 
     _reduce_gradients: GradientReduction
 
     def apply(self, grads: Any, trainable_variables: Any = None) -> Any:
-        """Does the same as in the optimizer's own class, with the reduced gradients."""
+        """Does the same as the optimizer's own method, with the reduced gradients."""
         variables = _variables_of(self, trainable_variables)
         reduced = self._reduce_gradients(list(grads), variables)
         return super().apply(reduced, None if trainable_variables is None else variables)
@@ -72,14 +72,14 @@ class _DistributedLossScale:
     def stateless_apply(
         self, optimizer_variables: Any, grads: Any, trainable_variables: Any
     ) -> Any:
-        """Does the same as in the optimizer's own class, with the reduced gradients."""
+        """Does the same as the optimizer's own method, with the reduced gradients."""
         reduced = self._reduce_gradients(list(grads), _variables_of(self, None))
         return super().stateless_apply(optimizer_variables, reduced, trainable_variables)
 
 
 def _variables_of(optimizer: Any, given: Any) -> list[Any]:
-    """Returns the variables that belong to the gradients in a call of apply(). If the caller has
-    given no variables, returns all variables of the optimizer.
+    """Returns the variables that belong to the gradients in a call to apply(). If the caller passed
+    none, returns all variables of the optimizer.
     """
     return list(optimizer._trainable_variables if given is None else given)
 
@@ -99,17 +99,17 @@ def DistributedOptimizer(
     groups: Any = None,
     process_set: ProcessSet = global_process_set,
 ) -> Any:
-    """Makes an optimizer reduce its gradients over the ranks before it applies the gradients.
+    """Makes an optimizer reduce its gradients over the ranks before it applies them.
 
         model.compile(hvd.DistributedOptimizer(keras.optimizers.Adam(1e-3 * hvd.size())), loss)
 
     With the dtype policy mixed_float16 the result is a LossScaleOptimizer, as model.compile() would
-    make it. A LossScaleOptimizer looks for infinities after the gradients have been reduced.
+    make it. A LossScaleOptimizer checks for infinities after the gradients have been reduced.
 
     Args:
-        optimizer: an optimizer of Keras, which is also the result. The optimizer's class is
-            replaced by a derived class of the same name, so that saved models can be loaded with
-            and without Ronda.
+        optimizer: a Keras optimizer, which is also the result. The optimizer's class is replaced by
+            a derived class of the same name, so that saved models can be loaded with and without
+            Ronda.
         name: the name of the gradients in reports. Two optimizers that reduce at the same time need
             different names.
         device_dense: accepted for Horovod's programs, as is device_sparse; not used.
@@ -125,9 +125,9 @@ def DistributedOptimizer(
             they are added.
         num_groups: deprecated; use groups.
         groups: lists of variables, or a number of groups. The gradients of a list are reduced
-            together, and each other gradient is reduced alone. With a number, the gradients are
-            divided into this many groups of about equal length. None means that all dense gradients
-            of a step are reduced together.
+            together, and every other gradient is reduced on its own. With a number, the gradients
+            are divided into this many groups of about equal length. None means that all dense
+            gradients of a step are reduced together.
         process_set: the ranks that take part.
 
     Raises:
@@ -150,16 +150,15 @@ def DistributedOptimizer(
     scales = isinstance(optimizer, keras.optimizers.LossScaleOptimizer)
     mixin = _DistributedLossScale if scales else _Distributed
     saved = keras.saving.serialize_keras_object(optimizer)
-    # With the original name, Keras finds the optimizer's original class when Keras loads a saved
-    # model.
+    # Because of the original name, Keras finds the original class when it loads a saved model.
     attributes = {"__module__": saved["module"], "_reduce_gradients": reduce_gradients}
     optimizer.__class__ = type(saved["class_name"], (mixin, own), attributes)
     return optimizer
 
 
 def _wire_of(compression: Any) -> Wire:
-    """Returns the format in which Ronda sends, or NONE if the program's own compressor casts the
-    gradients.
+    """Returns the format in which Ronda sends gradients, or NONE if the program's own compressor
+    casts them.
     """
     wire = getattr(compression, "wire", None)
     if wire is None and backend_name() != "tensorflow":

@@ -34,9 +34,9 @@ __all__ = [
 
 class BroadcastGlobalVariablesCallback(keras.callbacks.Callback):
     """Gives all ranks the root's model and optimizer before the first batch. If the model creates
-    its variables in the first batch, the callback broadcasts after this batch.
+    its variables in the first batch, the callback broadcasts them after that batch.
 
-    On TensorFlow the callback also keeps Keras from compiling the model with XLA, because
+    On TensorFlow the callback also prevents Keras from compiling the model with XLA, because
     TensorFlow cannot call Ronda from XLA.
     """
 
@@ -58,7 +58,7 @@ class BroadcastGlobalVariablesCallback(keras.callbacks.Callback):
         self._is_done = False
 
     def set_model(self, model: Any) -> None:
-        """fit() calls this method before it makes the training function."""
+        """fit() calls this method before it builds the training function."""
         super().set_model(model)
         if backend_name() == "tensorflow":
             model.jit_compile = False
@@ -70,7 +70,7 @@ class BroadcastGlobalVariablesCallback(keras.callbacks.Callback):
             self._broadcast()
 
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
-        """Broadcasts after the first batch, unless the broadcast is already done."""
+        """Broadcasts after the first batch, unless the broadcast has already happened."""
         if not self._is_done:
             self._broadcast()
 
@@ -111,13 +111,13 @@ class MetricAverageCallback(keras.callbacks.Callback):
 
 
 class JoinCallback(keras.callbacks.Callback):
-    """Lets ranks have different numbers of batches. At the end of its epoch a rank waits for the
-    other ranks, whose steps go on without this rank. When all ranks have ended the epoch, they get
-    the model and the optimizer of the last rank, which has made the most steps.
+    """Allows ranks to have different numbers of batches. At the end of its epoch a rank waits for
+    the other ranks, whose steps continue without it. When all ranks have finished the epoch, they
+    get the model and the optimizer of the rank that finished last, after the most steps.
     """
 
     def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
-        """Waits for the other ranks, and gets the last rank's variables."""
+        """Waits for the other ranks, and gets the variables of the rank that finished last."""
         last = exchanges.join()
         broadcast_variables(variables_of(self.model, self.model.optimizer), last)
 
@@ -142,9 +142,9 @@ class LearningRateScheduleCallback(keras.callbacks.Callback):
             start_epoch: the first epoch in which the callback acts.
             end_epoch: the first epoch in which the callback no longer acts.
             staircase: if true, the multiplier changes with each epoch; if false, with each batch.
-            momentum_correction: while the rate changes, the momentum is scaled with the rate. The
-                correction works only on torch, because in other backends the momentum is a constant
-                of the compiled step.
+            momentum_correction: whether to scale the momentum with the rate while the rate changes.
+                The correction works only on torch, because in other backends the momentum is a
+                constant of the compiled step.
             steps_per_epoch: None means the number that fit() counts.
         """
         super().__init__()
@@ -158,7 +158,9 @@ class LearningRateScheduleCallback(keras.callbacks.Callback):
         self._epoch = 0
 
     def on_train_begin(self, logs: Any = None) -> None:
-        """Finds the learning rate and the number of steps, unless the caller has given them."""
+        """Determines the learning rate and the number of steps, unless the caller has passed
+        them.
+        """
         if self.initial_lr is None:
             self.initial_lr = self._rate()
         if not self.staircase and self.steps_per_epoch is None:
@@ -184,7 +186,7 @@ class LearningRateScheduleCallback(keras.callbacks.Callback):
             self._set_rate(self._epoch)
 
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
-        """Gives the momentum the value that it had before the batch."""
+        """Restores the momentum from before the batch."""
         if self._momentum is not None:
             self.model.optimizer.momentum = self._momentum
             self._momentum = None
@@ -230,7 +232,7 @@ class LearningRateWarmupCallback(LearningRateScheduleCallback):
         """
 
         def multiplier(epoch: float) -> float:
-            # The last batch of an epoch already has the rate for the end of the epoch.
+            # The last batch of an epoch already uses the rate of the end of the epoch.
             epoch += 1.0 / self.steps_per_epoch
             return (epoch * (size() - 1) / warmup_epochs + 1) / size()
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Horovod's elastic API for Keras; ronda/_elastic.py says how it works."""
+"""Horovod's elastic API for Keras; ronda/_elastic.py explains how it works."""
 
 from __future__ import annotations
 
@@ -25,7 +25,8 @@ __all__ = [
 
 
 class KerasState(ObjectState):
-    """The elastic state of a training: a model, its optimizer, and Python objects as attributes.
+    """The elastic state of a training run: a model, its optimizer, and Python objects as
+    attributes.
 
     state = KerasState(model, batch=0, epoch=0)
     """
@@ -35,7 +36,7 @@ class KerasState(ObjectState):
         Args:
             model: must be built, so that it has its variables.
             optimizer: None means the model's own optimizer.
-            **kwargs: names and first values of the attributes.
+            **kwargs: names and initial values of the attributes.
 
         Raises:
             ValueError: the model has no variables yet.
@@ -74,9 +75,7 @@ class KerasState(ObjectState):
         super().restore()
 
     def sync(self) -> None:
-        """Copies rank 0's state, or the newest commit's state, to all ranks, and saves the
-        state.
-        """
+        """Copies rank 0's state, or the newest commit, to all ranks, and saves it."""
         broadcast_variables(self._variables(), *(self._root() or (0,)))
         self._save_variables()
         super().sync()
@@ -99,7 +98,7 @@ class CommitStateCallback(keras.callbacks.Callback):
         self._since_commit = 0
 
     def on_train_begin(self, logs: Any = None) -> None:
-        """Starts the counter of batches at 0."""
+        """Resets the batch counter."""
         self._since_commit = 0
 
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
@@ -118,7 +117,7 @@ class CommitStateCallback(keras.callbacks.Callback):
 
 
 class UpdateBatchStateCallback(keras.callbacks.Callback):
-    """Keeps the number of finished batches of the epoch in state.batch."""
+    """Keeps the number of batches finished in this epoch in state.batch."""
 
     def __init__(self, state: Any) -> None:
         """Args: state: must have an attribute `batch`."""
@@ -130,12 +129,12 @@ class UpdateBatchStateCallback(keras.callbacks.Callback):
         self._state.batch = batch + 1
 
     def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
-        """Sets the counter of batches to 0."""
+        """Resets the batch counter."""
         self._state.batch = 0
 
 
 class UpdateEpochStateCallback(keras.callbacks.Callback):
-    """Keeps the number of finished epochs, over several calls of fit(), in state.epoch."""
+    """Keeps the number of finished epochs, across several calls to fit(), in state.epoch."""
 
     def __init__(self, state: Any) -> None:
         """Args: state: must have an attribute `epoch`."""

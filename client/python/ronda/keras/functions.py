@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Collectives that return NumPy arrays, for values outside the model, and the function
-load_model().
-"""
+"""Collectives for values outside the model, which return NumPy arrays, and load_model()."""
 
 from __future__ import annotations
 
@@ -39,8 +37,8 @@ def allreduce(
         value: must have the same shape and dtype on every rank.
         name: the same on every rank; calls without a name are matched by order.
         average: deprecated; True is Average, False is Sum.
-        prescale_factor: factor of the value, before the reduction.
-        postscale_factor: factor of the result.
+        prescale_factor: multiplies the value before the reduction.
+        postscale_factor: multiplies the result.
         op: Average (if None), Sum, Min, Max, Product or Adasum.
         compression: the format in which the value is sent.
         process_set: the ranks that take part.
@@ -86,12 +84,11 @@ def reducescatter(
 def broadcast_variables(
     variables: Sequence[Any], root_rank: int, process_set: ProcessSet = global_process_set
 ) -> None:
-    """Copies the root's values to all ranks.
+    """Copies the root's variables to all ranks.
 
     Args:
-        variables: variables of Keras, with the same shapes and dtypes in the same order on every
-            rank.
-        root_rank: the root's rank in the job, also if `process_set` is given.
+        variables: Keras variables, with the same shapes and dtypes in the same order on every rank.
+        root_rank: the root's rank in the job, even if `process_set` is given.
         process_set: the ranks that take part.
     """
     variables = list(variables)
@@ -107,7 +104,7 @@ def broadcast_variables(
 
 def variables_of(model: Any, optimizer: Any) -> list[Any]:
     """Returns the variables that must be equal on all ranks. The list contains no metrics, and no
-    states of random generators, for instance of Dropout.
+    random generator state, for instance that of Dropout.
     """
     return list(model.weights) + (list(optimizer.variables) if optimizer is not None else [])
 
@@ -131,12 +128,12 @@ def load_model(
     compression: Any = Compression.none,
     **options: Any,
 ) -> Any:
-    """Loads a model, whose optimizer becomes a DistributedOptimizer and keeps its state.
+    """Loads a model, and makes its optimizer a DistributedOptimizer, which keeps the loaded state.
 
     Args:
         filepath: the path of a model that was saved with or without Ronda.
-        custom_optimizers: classes of the program's own optimizers.
-        custom_objects: names and classes of the program's own, as for keras.models.load_model().
+        custom_optimizers: the program's own optimizer classes.
+        custom_objects: the program's own classes by name, as for keras.models.load_model().
         compression: an argument for DistributedOptimizer.
         **options: more arguments for keras.models.load_model().
     """

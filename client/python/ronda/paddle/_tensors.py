@@ -18,7 +18,7 @@ def description(tensor: Any, what: str) -> tuple[int, tuple[int, ...], int]:
     """Returns the DType, the shape and the address of a tensor.
 
     Args:
-        tensor: a tensor of Paddle.
+        tensor: a Paddle tensor.
         what: the description of the tensor in error texts.
 
     Raises:

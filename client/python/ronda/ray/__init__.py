@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Runs jobs whose ranks are actors of Ray.
+"""Runs jobs whose ranks are Ray actors.
 
     executor = RondaExecutor(RondaExecutor.create_settings(timeout_s=60), num_workers=4)
     executor.start()
     losses = executor.run(train, args=[0.1])  # by rank
     executor.shutdown()
 
-For programs written for Horovod, the class also has Horovod's name RayExecutor.
+The class is also available under Horovod's name, RayExecutor.
 """
 
 from __future__ import annotations

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""A rank under Ray: the class of its actor, and the environment variables that tell the actor its
-rank.
-"""
+"""A rank under Ray: its actor class, and the environment variables that tell the actor its rank."""
 
 from __future__ import annotations
 
@@ -31,7 +29,7 @@ class Where(NamedTuple):
 
 
 class Worker:
-    """The actor of a rank, which owns the program's object, and calls the program's functions."""
+    """The actor of a rank, which holds the program's object and calls the program's functions."""
 
     def __init__(self) -> None:
         self._executable: Any = None
@@ -48,7 +46,7 @@ class Worker:
         )
 
     def free_ports(self, address: str) -> tuple[int, int]:
-        """Returns two ports of this host at which no process listens."""
+        """Returns two ports of this host on which no process listens."""
         first = second = free_port(address)
         while second == first:
             second = free_port(address)
@@ -61,26 +59,24 @@ class Worker:
     def make_executable(
         self, cls: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]
     ) -> None:
-        """Makes the program's object."""
+        """Creates the program's object."""
         with _told_to_others():
             self._executable = cls(*args, **kwargs)
 
     def execute(self, function: Callable[[Any], Any]) -> Any:
-        """Calls a function with the program's object, or with None if the program has no object."""
+        """Calls a function with the program's object, or None if the program has no object."""
         with _told_to_others():
             return function(self._executable)
 
     def leave(self) -> None:
-        """Leaves the job without waiting for other ranks, so that a later call can begin another
-        job.
-        """
+        """Leaves the job without waiting for other ranks. A later call can start a new job."""
         job.leave("the function of a rank has failed")
 
 
 @contextlib.contextmanager
 def _told_to_others() -> Iterator[None]:
-    """A context in which the program runs. If the program fails in this context, the other ranks
-    are notified at once, and do not wait for this rank.
+    """A context manager in which the program runs. If the program fails, notifies the other ranks
+    at once, so that they do not wait for this rank.
     """
     try:
         yield
@@ -91,9 +87,7 @@ def _told_to_others() -> Iterator[None]:
 
 
 def _host_id() -> tuple[str, int, int]:
-    """Identifies the host as Ronda does, by the kernel, the shared memory, and the pid
-    namespace.
-    """
+    """Identifies the host by its kernel, shared memory and pid namespace, as Ronda does."""
     return (
         pathlib.Path("/proc/sys/kernel/random/boot_id").read_text().strip(),
         os.stat("/dev/shm").st_dev,
@@ -102,8 +96,8 @@ def _host_id() -> tuple[str, int, int]:
 
 
 def by_host(places: Sequence[Where]) -> list[int]:
-    """Returns the numbers of the actors in the order of their ranks. The actors of a host have
-    consecutive ranks. The hosts, and the actors of a host, are in the order of `places`.
+    """Returns the actors' indices in rank order. The actors of a host have consecutive ranks. The
+    hosts, and the actors of a host, keep their order in `places`.
     """
     hosts = list(dict.fromkeys(where.host_id for where in places))
     return sorted(range(len(places)), key=lambda number: hosts.index(places[number].host_id))
@@ -116,8 +110,8 @@ def environments(
 
     Args:
         places: the description of each rank's host, by rank. The ranks of a host are consecutive.
-        ports: two ports of rank 0's host at which no process listens. Ronda uses the first port,
-            and another library's store may use the second port.
+        ports: two ports of rank 0's host on which no process listens. Ronda uses the first, and
+            another library's store may use the second.
         nics: the network interfaces for the connections between hosts. If the list is empty, Ronda
             chooses the interfaces.
         timeout_s: how long a rank waits for the other ranks at the start.
@@ -148,9 +142,8 @@ def environments(
 
 
 def _meeting(places: Sequence[Where], hosts: int, port: int) -> dict[str, str]:
-    """Returns the environment variables by which the ranks find each other. On a single host the
-    ranks find each other by a name in shared memory; on several hosts they find each other by an
-    address.
+    """Returns the environment variables through which the ranks find each other: by a name in
+    shared memory on a single host, and by an address on several hosts.
     """
     if hosts == 1:
         return {"RONDA_JOB_ID": f"ray-{secrets.token_hex(8)}"}
@@ -162,9 +155,8 @@ def _meeting(places: Sequence[Where], hosts: int, port: int) -> dict[str, str]:
 
 
 def _visible(gpus: Sequence[list[str]]) -> dict[str, str]:
-    """Returns the variable that makes the GPUs of all ranks of a host visible to each of these
-    ranks, so that NCCL can connect the GPUs directly. A rank's own GPU has its local rank as its
-    number.
+    """Returns the variable that makes the GPUs of all ranks on a host visible to each of them, so
+    that NCCL can connect the GPUs directly. The index of a rank's first GPU is its local rank.
     """
     most = max(map(len, gpus))
     in_turns = [each[turn] for turn in range(most) for each in gpus if turn < len(each)]

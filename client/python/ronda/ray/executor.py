@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""RondaExecutor: starts ranks as actors of Ray, and calls functions on them."""
+"""RondaExecutor: starts ranks as Ray actors, and calls functions on them."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from ray.util.scheduling_strategies import (  # type: ignore[import-not-found]
 from ronda.errors import DeadlineError, InvalidArgumentError, PeerFailedError, RondaError
 from ronda.ray import _worker
 
-# When a rank has failed, the other ranks are notified at once, but a rank whose program does not
-# call Ronda goes on. The executor waits at most this time for such ranks.
+# When a rank fails, the other ranks are notified at once, but a rank continues while its program
+# does not call Ronda. The executor waits at most this long for such ranks.
 _AFTER_FAILURE_S = 10.0
 _UNTIL_LEFT_S = 10.0
 
@@ -34,16 +34,16 @@ class Settings:
 
 
 class RondaExecutor:
-    """A job whose ranks are actors of Ray, with the methods of Horovod's RayExecutor.
+    """A job whose ranks are Ray actors, with the methods of Horovod's RayExecutor.
 
-    The ranks of a host have consecutive numbers. Each rank's environment variables are set before
-    the program's code runs in the rank. The program's functions must call init(), as with rondarun.
-    Ray must be initialized.
+    The ranks on a host are consecutive. Each rank's environment variables are set before the rank
+    runs any of the program's code. The program's functions must call init(), as with rondarun. Ray
+    must be initialized.
 
     Args:
         settings: the result of create_settings(), or an object with the same fields.
         num_workers: the number of ranks. Ray chooses the hosts, as few as possible.
-        num_hosts: in place of num_workers, the number of hosts, with equally many ranks each.
+        num_hosts: instead of num_workers, the number of hosts, each with the same number of ranks.
         num_workers_per_host: the number of ranks on each host; only with num_hosts.
         cpus_per_worker: the number of CPUs that Ray reserves for each rank.
         use_gpu: whether Ray reserves GPUs for the ranks.
@@ -109,15 +109,15 @@ class RondaExecutor:
         """Starts the ranks.
 
         Args:
-            executable_cls: a class of which each rank makes an object, for execute().
-            executable_args: positional arguments of the class's constructor.
-            executable_kwargs: named arguments of the class's constructor.
-            extra_env_vars: environment variables for the ranks. Variables that set a rank's number
-                or the job's size are ignored.
+            executable_cls: a class that each rank instantiates, for execute().
+            executable_args: positional arguments of the constructor.
+            executable_kwargs: named arguments of the constructor.
+            extra_env_vars: environment variables for the ranks. Variables that set a rank or the
+                job's size are ignored.
 
         Raises:
-            DeadlineError: Ray has not started the ranks within placement_group_timeout_s of the
-                settings.
+            DeadlineError: Ray has not started the ranks within the settings'
+                placement_group_timeout_s.
             PeerFailedError: a rank has died.
         """
         if self.workers:
@@ -141,7 +141,7 @@ class RondaExecutor:
         """Calls a function on each rank, and returns the results by rank.
 
         Raises:
-            Exception: the function's exception, from the lowest rank on which it has raised one.
+            Exception: the function's exception, from the lowest rank on which it raised one.
             PeerFailedError: a rank has died. To start new ranks, call shutdown() and start().
         """
         return self._wait(self.run_remote(fn, args, kwargs))
@@ -152,19 +152,20 @@ class RondaExecutor:
         args: Sequence[Any] | None = None,
         kwargs: Mapping[str, Any] | None = None,
     ) -> list[Any]:
-        """As run(), but returns Ray's references to the results at once, for ray.get().
+        """Like run(), but returns Ray's references to the results at once, for ray.get().
 
-        If ray.get() has raised a failure of the job, call shutdown() and start() to start new
-        ranks.
+        If ray.get() raises a failure of the job, call shutdown() and start() to start new ranks.
         """
         return self._call(lambda _: fn(*(args or ()), **(kwargs or {})), self._started())
 
     def execute(self, fn: Callable[[Any], Any]) -> list[Any]:
-        """As run(), but calls the function with the object that the rank has made in start()."""
+        """Like run(), but calls the function with the object that the rank has created in
+        start().
+        """
         return self._wait(self._call(fn, self._started()))
 
     def execute_single(self, fn: Callable[[Any], Any]) -> Any:
-        """As execute(), but calls the function only on rank 0."""
+        """Like execute(), but calls the function only on rank 0."""
         [result] = self._wait(self._call(fn, self._started()[:1]))
         return result
 
@@ -209,7 +210,7 @@ class RondaExecutor:
         self._places = [places[number] for number in order]
 
     def _place(self, deadline: float) -> tuple[Any, list[int]]:
-        """Returns Ray's placement group, and the number of each actor's bundle in the group."""
+        """Returns Ray's placement group, and the index of each actor's bundle in the group."""
         current = ray.util.get_current_placement_group() if self._takes_current_group else None
         if current is not None:
             return current, [-1] * self.num_workers  # any bundle that has room
@@ -260,8 +261,8 @@ class RondaExecutor:
         raise self._first_failure(references)
 
     def _first_failure(self, references: Sequence[Any]) -> BaseException:
-        """Returns the failure that has led to the other failures. If a rank has died, its death is
-        this failure; otherwise it is an exception of the program.
+        """Returns the failure that caused the others: the death of a rank, or else an exception of
+        the program. Returns an error of Ronda only if there is nothing else.
         """
         failures = []
         for rank, reference in enumerate(references):

@@ -4,10 +4,10 @@
 
 Inside tf.function a call becomes a tf.numpy_function. Most reductions instead become Ronda's own
 TensorFlow operation, which runs without Python (_kernels.py). The collectives of a traced function
-run in the order of the program, one after the other. Without a fixed order, tf.function would run
-independent collectives in any order, and with few threads two ranks could wait in different
-collectives. A collective without a name gets a name that consists of the traced function's name and
-the call's position in the function. The generated name is the same on all ranks.
+run one after the other, in program order. Otherwise tf.function would run independent collectives
+in any order, and with few threads two ranks could block in different collectives. An unnamed
+collective is named after the traced function and the call's position in the function, so its name
+is the same on all ranks.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from ronda import _carried_errors
 from ronda._reduction import Reduction
 from ronda.tensorflow import _kernels
 
-# Decorates the functions that programs call, so that AutoGraph does not rewrite these functions.
+# Decorates functions that programs call, so that AutoGraph does not rewrite them.
 plain = tf.autograph.experimental.do_not_convert
 
-# Names of attributes that Ronda adds to a graph: the number of generated names, and the graph's
-# last call. The attributes are destroyed with the graph.
+# The names of two attributes that Ronda adds to a graph: the number of generated names, and the
+# graph's last call. They are destroyed with the graph.
 _NAMES, _LAST = "_ronda_names_given", "_ronda_last_call"
 
 
@@ -48,7 +48,7 @@ def call(
         run: returns an array for each of `results`, and must not keep or change its arguments.
         tensors: the arguments.
         results: dtypes and static shapes of the results.
-        reduction: what `run` does, if it reduces the tensors together and does nothing else.
+        reduction: describes `run`, if it only reduces the tensors together.
 
     Raises:
         ValueError: the surrounding tf.function is compiled by XLA.
@@ -90,8 +90,8 @@ def _numpy_function(
 
 
 def _name_in(graph: tf.Graph, kind: str) -> str:
-    # tf.function makes a separate graph for each branch and each loop. `trace` becomes the graph
-    # of the whole function.
+    # tf.function builds a separate graph for each branch and each loop. The loop below finds the
+    # graph of the whole function.
     trace = graph
     while getattr(trace, "outer_graph", None) is not None and trace.outer_graph.building_function:
         trace = trace.outer_graph

@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Reductions in graphs that TensorFlow carries out without Python.
+"""Reductions in graphs that TensorFlow runs without Python.
 
-The operation RondaAllreduce and its kernel are in Ronda's native library (_native_tensorflow.c).
-The native library finds the functions of TensorFlow's C API at run time, in the library that
-TensorFlow has loaded.
+The operation RondaAllreduce and its kernel are in the extension module (_native_tensorflow.c). It
+looks up TensorFlow's C API at run time, in the library that TensorFlow has loaded.
 """
 
 from __future__ import annotations
@@ -32,17 +31,17 @@ def _register() -> bool:
     return native.register_tensorflow(f"{flags['-L']}/{flags['-l']}")
 
 
-# Registers the operation at import, and not at its first use, because tf.saved_model.load() also
-# needs the operation.
+# Registers the operation at import, and not at its first use, because tf.saved_model.load() needs
+# it too.
 are_registered = _register()
 
 
 def can_reduce(tensors: Sequence[tf.Tensor], reduction: Reduction) -> bool:
-    """Returns whether the kernel can carry out a reduction.
+    """Returns whether the kernel supports a reduction.
 
-    The kernel reduces only over all ranks, because the graph outlives a job, but the number of a
-    process set changes from job to job. Elements of a type that Ronda does not support are refused
-    in another function.
+    The kernel reduces only over all ranks, because a graph may outlive its job, and the id of a
+    process set changes from job to job. Another function rejects element types that Ronda does not
+    support.
     """
     return (
         are_registered

@@ -20,8 +20,8 @@ from ronda.types import ReduceOp, Wire
 
 
 def wire_of(compression: type[Compressor]) -> Wire:
-    """Returns the format in which Ronda sends, or NONE if the program's own compressor casts the
-    tensors.
+    """Returns the format in which Ronda sends tensors, or NONE if the program's own compressor
+    casts them.
     """
     return Wire.NONE if compression.wire is None else compression.wire
 

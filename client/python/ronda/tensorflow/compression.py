@@ -5,7 +5,7 @@
 A compressor casts the tensor if the program calls it directly, as in Horovod. The reductions of
 ronda.tensorflow do not call the compressors of this module: Ronda sends the tensors in the
 compressor's format and adds in 32 bits. If the program has its own compressor, the reductions call
-this compressor.
+it.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class NoneCompressor(Compressor):
 
     @classmethod
     def compress(cls, tensor: tf.Tensor) -> tuple[tf.Tensor, Any]:
-        """Casts a tensor of floating-point numbers, and returns other tensors unchanged."""
+        """Casts a floating-point tensor, and returns other tensors unchanged."""
         if cls._dtype is None or not tensor.dtype.is_floating:
             return tensor, None
         return tf.cast(tensor, cls._dtype), tensor.dtype

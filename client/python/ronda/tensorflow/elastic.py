@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Horovod's elastic API for TensorFlow; ronda/_elastic.py says how it works."""
+"""Horovod's elastic API for TensorFlow; ronda/_elastic.py explains how it works."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ __all__ = [
 
 
 class TensorFlowState(ObjectState):
-    """The elastic state of a training: variables of TensorFlow, and Python objects as
+    """The elastic state of a training run: TensorFlow variables, and Python objects as
     attributes.
     """
 
@@ -31,7 +31,7 @@ class TensorFlowState(ObjectState):
         Args:
             variables: the same variables in the same order on every rank.
             session: accepted for Horovod's programs; not used.
-            **kwargs: names and first values of the attributes.
+            **kwargs: names and initial values of the attributes.
         """
         del session
         self.variables = list(variables)
@@ -53,9 +53,7 @@ class TensorFlowState(ObjectState):
         super().restore()
 
     def sync(self) -> None:
-        """Copies rank 0's state, or the newest commit's state, to all ranks, and saves the
-        state.
-        """
+        """Copies rank 0's state, or the newest commit, to all ranks, and saves it."""
         broadcast_variables(self.variables, *(self._root() or (0,)))
         self._save_variables()
         super().sync()

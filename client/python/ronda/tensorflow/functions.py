@@ -25,9 +25,9 @@ def broadcast_variables(
     """Copies the root's values to all ranks.
 
     Args:
-        variables: variables of TensorFlow or Keras, with the same shapes and dtypes in the same
-            order on every rank.
-        root_rank: the root's rank in the job, also if `process_set` is given.
+        variables: TensorFlow or Keras variables, with the same shapes and dtypes in the same order
+            on every rank.
+        root_rank: the root's rank in the job, even if `process_set` is given.
         process_set: the ranks that take part.
         inplace: accepted for Horovod's programs; not used.
     """
@@ -59,7 +59,7 @@ def broadcast_(
     name: str | None = None,
     process_set: ProcessSet = global_process_set,
 ) -> Sequence[Any]:
-    """As broadcast_variables(), but returns the variables."""
+    """Like broadcast_variables(), but returns the variables."""
     del name
     broadcast_variables(variables, root_rank, process_set)
     return variables
@@ -77,7 +77,7 @@ def broadcast_object(
 
     Args:
         obj: the object. Only the root's object is used.
-        root_rank: the root's rank in the job, also if `process_set` is given.
+        root_rank: the root's rank in the job, even if `process_set` is given.
         session: accepted for Horovod's programs; not used.
         name: the same on every rank; calls without a name are matched by order.
         process_set: the ranks that take part.
@@ -92,9 +92,7 @@ def broadcast_object_fn(
     name: str | None = None,
     process_set: ProcessSet = global_process_set,
 ) -> Callable[[Any], Any]:
-    """Returns a function of an object, which calls broadcast_object() with the object and these
-    arguments.
-    """
+    """Returns a function that calls broadcast_object() with its argument and these options."""
     return lambda obj: broadcast_object(obj, root_rank, session, name, process_set)
 
 

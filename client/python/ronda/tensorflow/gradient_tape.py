@@ -28,7 +28,7 @@ class _DistributedTape:
 
     @plain
     def gradient(self, target: Any, sources: Any, *args: Any, **kwargs: Any) -> Any:
-        """As the tape's gradient(), but the gradients are reduced over the ranks."""
+        """Like the tape's gradient(), but the gradients are reduced over the ranks."""
         own = super().gradient(target, sources, *args, **kwargs)
 
         def reduce(ending: str, gradients: list[Any]) -> list[Any]:
@@ -68,8 +68,8 @@ def DistributedGradientTape(
         gradients = tape.gradient(loss, model.trainable_variables)
 
     Args:
-        gradtape: the tape, before or after it has recorded. The result's class is derived from the
-            tape's class, and the result shares the tape's recording.
+        gradtape: the tape, before or after it has recorded. The result is of a class derived from
+            the tape's class, and shares the tape's recording.
         device_dense: accepted for Horovod's programs, as is device_sparse; not used.
         compression: the format in which dense gradients are sent.
         sparse_as_dense: turns IndexedSlices into tensors first.
@@ -78,9 +78,9 @@ def DistributedGradientTape(
             the sum.
         num_groups: deprecated; use groups.
         groups: lists of variables, or a number of groups. The gradients of a list are reduced
-            together, and each other gradient is reduced alone. With a number, the gradients are
-            divided into this many groups of about equal length. None means that all dense gradients
-            of a call are reduced together.
+            together, and every other gradient is reduced on its own. With a number, the gradients
+            are divided into this many groups of about equal length. None means that all dense
+            gradients of a call are reduced together.
         process_set: the ranks that take part.
 
     Raises:

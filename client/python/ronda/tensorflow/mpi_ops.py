@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Collectives on TensorFlow's tensors, in eager mode and inside tf.function, with gradients.
+"""Collectives on TensorFlow tensors, in eager mode and inside tf.function, with gradients.
 
 Common arguments:
     name: the same on every rank. Without a name, eager calls are matched by order, and calls inside
         tf.function by their position in the function.
-    process_set: the ranks that take part. Roots and other ranks are numbered as in the job.
+    process_set: the ranks that take part. Roots and other ranks are given as ranks in the job.
     ignore_name_scope, device_dense, device_sparse: accepted for Horovod's programs; not used.
 
 Errors: RondaError, with a class from ronda.errors, in eager mode. Inside tf.function TensorFlow
@@ -58,7 +58,7 @@ _INT32 = tf.TensorSpec([], tf.int32)
 
 
 def nccl_built() -> int:
-    """Returns 0, because TensorFlow's tensors are sent from host memory, without NCCL."""
+    """Returns 0, because TensorFlow tensors are sent from host memory, without NCCL."""
     return 0
 
 
@@ -91,8 +91,8 @@ def allreduce(
         average: deprecated; True is Average, False is Sum.
         compression: the format in which the tensor is sent; not for IndexedSlices.
         op: Average (if None), Sum, Min, Max, Product or Adasum.
-        prescale_factor: factor of the tensor, before the reduction.
-        postscale_factor: factor of the result.
+        prescale_factor: multiplies the tensor before the reduction.
+        postscale_factor: multiplies the result.
     """
     del device_dense, device_sparse, ignore_name_scope
     reduction = Reduction(
@@ -122,7 +122,7 @@ def grouped_allreduce(
     ignore_name_scope: bool = False,
     name: str | None = None,
 ) -> list[tf.Tensor]:
-    """As allreduce(), for several tensors. Either all tensors are reduced, or none."""
+    """Like allreduce(), for several tensors. Either all tensors are reduced, or none."""
     del device_dense, device_sparse, ignore_name_scope
     reduction = Reduction(
         reduce_op(op, average),
@@ -194,7 +194,7 @@ def grouped_allgather(
     ignore_name_scope: bool = False,
     process_set: ProcessSet = global_process_set,
 ) -> list[tf.Tensor]:
-    """As allgather(), for several tensors."""
+    """Like allgather(), for several tensors."""
     return [
         allgather(tensor, _member(name, i), ignore_name_scope, process_set)
         for i, tensor in enumerate(tensors)
@@ -218,7 +218,7 @@ def broadcast(
 
     Args:
         tensor: must have the same shape and dtype on every rank.
-        root_rank: the root's rank in the job, also if `process_set` is given.
+        root_rank: the root's rank in the job, even if `process_set` is given.
     """
     del ignore_name_scope
 
@@ -250,8 +250,7 @@ def alltoall(
     ignore_name_scope: bool = False,
     process_set: ProcessSet = global_process_set,
 ) -> Any:
-    """Sends rows of the first dimension to every member, and receives the members' rows.
-    Differentiable.
+    """Sends rows to every member, and receives rows from every member. Differentiable.
 
     Args:
         tensor: only its first dimension may differ between ranks.
@@ -297,7 +296,7 @@ def _exchange(
             back, _ = _exchange(
                 f"{kind}_gradient", gradient_name(name), upstream, counts, process_set
             )
-            # Rows after the sum of the splits were not sent, so their gradient is zero.
+            # Rows beyond the sum of the splits were not sent, so their gradient is zero.
             unsent = tf.shape(tensor)[:1] - tf.shape(back)[:1]
             zeros = tf.zeros(tf.concat([unsent, tf.shape(back)[1:]], 0), back.dtype)
             return tf.concat([back, zeros], 0)
@@ -327,8 +326,8 @@ def reducescatter(
         tensor: must have the same shape and dtype on every rank, and at least one dimension.
         compression: the format in which the tensor is sent.
         op: Average, Sum, Min, Max or Product.
-        prescale_factor: factor of the tensor, before the reduction.
-        postscale_factor: factor of the result.
+        prescale_factor: multiplies the tensor before the reduction.
+        postscale_factor: multiplies the result.
     """
     del device_dense, ignore_name_scope
     reduction = Reduction(
@@ -371,7 +370,7 @@ def _scatter(tensor: tf.Tensor, name: str | None, reduction: Reduction) -> tf.Te
 def grouped_reducescatter(
     tensors: Sequence[Any], name: str | None = None, **options: Any
 ) -> list[tf.Tensor]:
-    """As reducescatter(), for several tensors."""
+    """Like reducescatter(), for several tensors."""
     return [
         reducescatter(tensor, name=_member(name, i), **options) for i, tensor in enumerate(tensors)
     ]
@@ -379,11 +378,11 @@ def grouped_reducescatter(
 
 @plain
 def join() -> tf.Tensor:
-    """Says that this rank has no more data, and waits until every rank has called join(). Until
-    every rank has called join(), the other ranks' operations go on without this rank.
+    """Announces that this rank has no more data, and waits until every rank has called join().
+    Until then, the other ranks' operations continue without this rank where possible.
 
     Returns:
-        The last rank that has joined.
+        The rank that joined last.
     """
     return _number("join", lambda: exchanges.join())
 
@@ -406,8 +405,8 @@ def _number(kind: str, read: Callable[[], int]) -> tf.Tensor:
 
 @plain
 def size_op(process_set_id: int = 0, name: str | None = None) -> tf.Tensor:
-    """Returns the number of ranks at the time when the graph runs. In an elastic job this number
-    may change.
+    """Returns the number of ranks in the process set, as it is when the graph runs. In an elastic
+    job this number may change.
     """
     del name
     return _number("size_op", lambda: native.process_set_size(process_set_id))
@@ -415,28 +414,28 @@ def size_op(process_set_id: int = 0, name: str | None = None) -> tf.Tensor:
 
 @plain
 def local_size_op(name: str | None = None) -> tf.Tensor:
-    """Returns local_size() at the time when the graph runs."""
+    """Returns the value that local_size() has when the graph runs."""
     del name
     return _number("local_size_op", _horovod.local_size)
 
 
 @plain
 def rank_op(name: str | None = None) -> tf.Tensor:
-    """Returns rank() at the time when the graph runs."""
+    """Returns the value that rank() has when the graph runs."""
     del name
     return _number("rank_op", rank)
 
 
 @plain
 def local_rank_op(name: str | None = None) -> tf.Tensor:
-    """Returns local_rank() at the time when the graph runs."""
+    """Returns the value that local_rank() has when the graph runs."""
     del name
     return _number("local_rank_op", _horovod.local_rank)
 
 
 @plain
 def process_set_included_op(process_set_id: int = 0, name: str | None = None) -> tf.Tensor:
-    """Returns 1 if this rank is in the process set at the time when the graph runs, otherwise 0."""
+    """Returns 1 if this rank is in the process set when the graph runs, otherwise 0."""
     del name
     return _number(
         "process_set_included_op", lambda: int(native.process_set_rank(process_set_id) >= 0)

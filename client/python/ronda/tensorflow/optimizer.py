@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Defines DistributedOptimizer for the optimizers of Keras on TensorFlow."""
+"""DistributedOptimizer for Keras optimizers on TensorFlow."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def DistributedOptimizer(
     groups: Any = None,
     process_set: ProcessSet = global_process_set,
 ) -> Any:
-    """Makes an optimizer of Keras reduce its gradients; see ronda.keras.DistributedOptimizer().
+    """Makes a Keras optimizer reduce its gradients; see ronda.keras.DistributedOptimizer().
 
     Args:
         use_locking: accepted for Horovod's programs; not used.

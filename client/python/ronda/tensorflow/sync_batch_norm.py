@@ -15,8 +15,8 @@ from ronda.tensorflow.mpi_ops import Sum, allreduce, size
 class SyncBatchNormalization(keras.layers.BatchNormalization):
     """Keras's BatchNormalization, but with statistics over the batches of all ranks.
 
-    Every rank calls the layer equally often. Batches may have different sizes. In inference the
-    layer equals BatchNormalization.
+    Every rank must call the layer the same number of times. Batches may have different sizes. In
+    inference the layer behaves like BatchNormalization.
     """
 
     def __init__(self, **kwargs: Any) -> None:

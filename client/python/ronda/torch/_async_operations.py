@@ -45,13 +45,13 @@ __all__ = [
 
 _Use = tuple[torch.Tensor, bool]  # a tensor, and whether the operation writes to it
 
-# The number of names that were generated so far, for each operation and process set.
+# The number of names generated so far, for each operation and process set.
 _unnamed: Counter[tuple[str, int]] = Counter()
 _horovod.at_shutdown(_unnamed.clear)
 
 
 def counted_name(operation: str, name: str | None, process_set: int) -> str:
-    """Returns `name`, or for None a name with a number that is the same on all ranks."""
+    """Returns `name`, or, if it is None, a numbered name that is the same on all ranks."""
     if name is not None:
         return name
     _unnamed[operation, process_set] += 1
@@ -59,7 +59,7 @@ def counted_name(operation: str, name: str | None, process_set: int) -> str:
 
 
 def _factors(prescale: float, postscale: float) -> tuple[float, float]:
-    """Refuses a factor of 0, because 0 means "no factor" in the C ABI."""
+    """Rejects a factor of 0, because 0 means "no factor" in the C ABI."""
     if prescale == 0 or postscale == 0:
         raise ValueError("prescale_factor and postscale_factor must not be 0")
     return float(prescale), float(postscale)
@@ -118,7 +118,7 @@ def _start(
 
 
 def _taker(output: torch.Tensor, is_in_place: bool) -> Callable[[list[int]], torch.Tensor]:
-    """Makes the function that returns the result of an operation that writes to `output`."""
+    """Returns a Handle's `finish` function for an operation that writes to `output`."""
     if is_in_place:
         return lambda _: mark_changed(output)
     return lambda _: output
@@ -133,15 +133,15 @@ def allreduce_async(
     postscale_factor: float = 1.0,
     process_set: ProcessSet = global_process_set,
 ) -> Handle:
-    """Begins to reduce a tensor over the ranks. The tensor does not change.
+    """Starts to reduce a tensor over the ranks. The tensor does not change.
 
     Args:
         tensor: contiguous, of the same shape and dtype on every rank.
         average: deprecated; True is Average, False is Sum.
         name: the same on every rank; tensors without a name are matched by order.
         op: Average (if None), Sum, Min, Max, Product or Adasum.
-        prescale_factor: factor of the tensor, before the reduction; not 0.
-        postscale_factor: factor of the result; not 0.
+        prescale_factor: multiplies the tensor before the reduction; not 0.
+        postscale_factor: multiplies the result; not 0.
         process_set: the ranks that take part.
 
     Returns:
@@ -168,7 +168,7 @@ def allreduce_async_(
     postscale_factor: float = 1.0,
     process_set: ProcessSet = global_process_set,
 ) -> Handle:
-    """As allreduce_async(), but in place."""
+    """Like allreduce_async(), but in place."""
     op = reduce_op(op, average)
     factors = (prescale_factor, postscale_factor)
     return _submit_allreduce(tensor, tensor, name, op, factors, process_set)
@@ -243,7 +243,7 @@ def grouped_allreduce_async(
     postscale_factor: float = 1.0,
     process_set: ProcessSet = global_process_set,
 ) -> Handle:
-    """Begins to reduce several tensors. Either all tensors are reduced, or none.
+    """Starts to reduce several tensors. Either all tensors are reduced, or none.
 
     The arguments and errors are those of allreduce_async(). The result is a list of new tensors.
     """
@@ -261,7 +261,7 @@ def grouped_allreduce_async_(
     postscale_factor: float = 1.0,
     process_set: ProcessSet = global_process_set,
 ) -> Handle:
-    """As grouped_allreduce_async(), but in place."""
+    """Like grouped_allreduce_async(), but in place."""
     op = reduce_op(op, average)
     factors = (prescale_factor, postscale_factor)
     return _submit_grouped_allreduce(tensors, True, name, op, factors, process_set)
@@ -285,7 +285,7 @@ def _allgather_row(tensor: torch.Tensor, name: str | None, process_set: int) -> 
 def allgather_async(
     tensor: torch.Tensor, name: str | None = None, process_set: ProcessSet = global_process_set
 ) -> Handle:
-    """Begins to concatenate the ranks' tensors along the first dimension.
+    """Starts to concatenate the ranks' tensors along the first dimension.
 
     Args:
         tensor: contiguous; only its first dimension may differ between ranks.
@@ -307,7 +307,7 @@ def grouped_allgather_async(
     name: str | None = None,
     process_set: ProcessSet = global_process_set,
 ) -> Handle:
-    """As allgather_async(), for several tensors as a group. The result is a list of new tensors."""
+    """Like allgather_async(), but for a group of tensors. The result is a list of new tensors."""
     group_of = [_tensors.plain(tensor) for tensor in _checked_group(tensors)]
     set_id = id_of(process_set)
     group = counted_name("grouped_allgather", name, set_id)
@@ -346,11 +346,11 @@ def broadcast_async(
     name: str | None = None,
     process_set: ProcessSet = global_process_set,
 ) -> Handle:
-    """Begins to send a rank's tensor to all ranks. The argument does not change.
+    """Starts to send a rank's tensor to all ranks. The argument does not change.
 
     Args:
         tensor: contiguous, of the same shape and dtype on every rank.
-        root_rank: the root's rank in the job, also if `process_set` is given.
+        root_rank: the root's rank in the job, even if `process_set` is given.
         name: the same on every rank; tensors without a name are matched by order.
         process_set: the ranks that take part.
 
@@ -370,7 +370,7 @@ def broadcast_async_(
     name: str | None = None,
     process_set: ProcessSet = global_process_set,
 ) -> Handle:
-    """As broadcast_async(), but in place."""
+    """Like broadcast_async(), but in place."""
     set_id = id_of(process_set)
     with Told(set_id, name):
         return _submit_broadcast(tensor, root_rank, name, set_id, True)
@@ -398,12 +398,12 @@ def alltoall_async(
     name: str | None = None,
     process_set: ProcessSet = global_process_set,
 ) -> Handle:
-    """Begins to send rows of the first dimension to every member, and to receive the members' rows.
+    """Starts to send rows of the first dimension to every member, and to receive the members' rows.
 
     Args:
         tensor: contiguous; only its first dimension may differ between ranks.
-        splits: the number of rows for each member, a tensor or list of integers. Rows after the sum
-            of the splits are not sent. None means that all members get the same number.
+        splits: the number of rows for each member, a tensor or list of integers. Rows beyond the
+            sum of the splits are not sent. None means that all members get the same number.
         name: the same on every rank; tensors without a name are matched by order.
         process_set: the ranks that take part.
 
@@ -495,7 +495,7 @@ def reducescatter_async(
     prescale_factor: float = 1.0,
     postscale_factor: float = 1.0,
 ) -> Handle:
-    """Begins to reduce a tensor. Every member gets some rows of the result.
+    """Starts to reduce a tensor. Every member gets some rows of the result.
 
     With n rows and m members, each member gets n // m rows, and the first n % m members get one row
     more.
@@ -505,8 +505,8 @@ def reducescatter_async(
         name: the same on every rank; tensors without a name are matched by order.
         op: Average, Sum, Min, Max or Product.
         process_set: the ranks that take part.
-        prescale_factor: factor of the tensor, before the reduction; not 0.
-        postscale_factor: factor of the result; not 0.
+        prescale_factor: multiplies the tensor before the reduction; not 0.
+        postscale_factor: multiplies the result; not 0.
 
     Returns:
         A handle; its result is a new tensor.
@@ -526,7 +526,7 @@ def grouped_reducescatter_async(
     prescale_factor: float = 1.0,
     postscale_factor: float = 1.0,
 ) -> Handle:
-    """As reducescatter_async(), for several tensors as a group. The result is a list."""
+    """Like reducescatter_async(), for several tensors as a group. The result is a list."""
     group_of = [_tensors.plain(tensor) for tensor in _checked_group(tensors)]
     set_id, factors = id_of(process_set), (prescale_factor, postscale_factor)
     group = counted_name("grouped_reducescatter", name, set_id)
@@ -543,10 +543,10 @@ def grouped_reducescatter_async(
 
 
 def join(device: int = -1) -> int:
-    """Says that this rank has no more data, and waits until every rank has called join().
+    """Announces that this rank has no more data, and waits until every rank has called join().
 
-    Until every rank has called join(), the allreduces of the other ranks go on without this rank.
-    Averages count only the ranks that take part; Horovod's averages count all ranks.
+    Until then, the other ranks' allreduces continue without this rank. Averages count only the
+    ranks that take part; Horovod's averages count all ranks.
 
     Args:
         device: not used, because Ronda does not need zeros on a device.

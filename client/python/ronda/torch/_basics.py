@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Horovod's functions about the job, including those about GPUs and NCCL."""
+"""Horovod's functions for querying the job, including its GPUs and NCCL."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ __all__ = [*_horovod.__all__, "device_index", "nccl_built"]
 
 
 def device_index() -> int:
-    """Returns the number of the GPU for torch.cuda.set_device(). The number never changes during
-    the process's life.
+    """Returns the index of this process's GPU for torch.cuda.set_device(). The index never changes
+    while the process runs.
 
-    The result is the process's number on its host, modulo the number of GPUs that the process sees.
-    If the process sees no GPU, the result is its number on its host. In an elastic job local_rank()
-    may change with each epoch, so two ranks that use local_rank() could choose the same GPU. A
-    program may call this function before init().
+    The index is the process's number on its host, modulo the number of visible GPUs. If no GPU is
+    visible, the index is the number on the host. In an elastic job local_rank() may change with
+    each epoch, so two ranks that use local_rank() could choose the same GPU. A program may call
+    this function before init().
     """
     place = _env.place_on_host()
     if place is None:

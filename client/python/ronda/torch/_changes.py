@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Handles gradients that the program changes between backward(), which has reduced them, and
-step().
+"""Handles gradients that the program changes after backward() has reduced them, and before step().
 
 If every rank makes the same change, for example by clipping, the gradients stay equal on all ranks.
 A change may also depend on the rank, so the ranks compare changed gradients.
@@ -33,10 +32,10 @@ _IN_OTHER_WAYS = (
 def settle(gradients: Sequence[Gradient], exchange: Exchange, reduction: Reduction) -> None:
     """Averages changed gradients again, unless they are bitwise equal on all ranks.
 
-    Every rank that has changed a gradient calls this function.
+    Every rank that has changed a gradient must call this function.
 
     Raises:
-        ValueError: some ranks have not changed a gradient, or the changed gradient cannot be
+        ValueError: only some ranks have changed gradients, or a changed gradient cannot be
             averaged.
     """
     exchange.begin(_own_report(gradients))

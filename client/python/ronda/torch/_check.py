@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The checked mode, in which the ranks compare their gradients and parameters in every N-th
-step.
-"""
+"""The checked mode, in which ranks compare their gradients and parameters at every N-th step."""
 
 from __future__ import annotations
 
@@ -18,8 +16,8 @@ from ronda.torch._watch import steps_between_checks
 from ronda.torch.functions import allgather_object
 
 _Named = Iterable[tuple[str, "torch.Tensor | None"]]
-# The message that the ranks send each other after they have found a difference: the step, and the
-# names and fingerprints of the tensors.
+# The message that the ranks exchange after they have found a difference: the step, and the names
+# and fingerprints of the tensors.
 _Record = tuple[int, list[str], list[int]]
 
 
@@ -95,7 +93,7 @@ def _who_has(values: Sequence[Any], ranks: Sequence[int]) -> str:
 
 
 class StepChecks:
-    """Checks an optimizer's gradients and parameters in each N-th step, with RONDA_CHECK=N."""
+    """Checks an optimizer's gradients and parameters at every N-th step, with RONDA_CHECK=N."""
 
     def __init__(self, has_own_gradients: bool = False) -> None:
         """
@@ -107,7 +105,7 @@ class StepChecks:
         self._step = 0
 
     def is_due(self) -> bool:
-        """Counts a step that has ended, and returns whether the caller must now call check()."""
+        """Counts a finished step, and returns whether the caller must now call check()."""
         self._step += 1
         return self._every != 0 and self._step % self._every == 0
 

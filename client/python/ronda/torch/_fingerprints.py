@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Fingerprints of tensors, by which ranks compare their tensors. Two fingerprints differ if any bit
-of the tensors differs.
+"""Fingerprints, which ranks exchange to compare their tensors. If two tensors differ, their
+fingerprints almost certainly differ.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from ronda.torch import _tensors
 from ronda.torch._async_operations import allreduce_async_
 from ronda.types import ReduceOp
 
-# For each element size in bytes, the integer type of the words in which tensors are read. A word
-# has at most 32 bits, so the 64-bit product of a word and a number depends on each bit of the word.
+# By element size in bytes, the integer type of the words in which tensors are read. A word has at
+# most 32 bits, so its 64-bit product with a factor depends on each bit of the word.
 _WORDS = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int32}
 _PART = 1 << 18  # words that are processed together
 _MULTIPLIER = 6364136223846793005
@@ -26,9 +26,9 @@ def fingerprint(value: torch.Tensor | None) -> torch.Tensor:
     """Returns an int64 that depends on every bit of the tensor, and on the position of each bit.
     The result is on the tensor's device.
 
-    The fingerprint does not depend on strides, on the number of threads, or on the existence of a
-    GPU. If two tensors of the same shape and dtype differ in a single word, their fingerprints
-    always differ.
+    The fingerprint does not depend on strides, the number of threads, or whether a GPU computes it.
+    If two tensors of the same shape and dtype differ in a single word, their fingerprints always
+    differ.
     """
     if value is None:
         return torch.tensor(-1)
@@ -72,7 +72,7 @@ def differ(numbers: torch.Tensor, name: str, process_set: ProcessSet) -> list[bo
         process_set: the ranks that compare.
     """
     # The maximum of ~x gives the minimum of x. The fingerprints are moved to host memory, because
-    # another rank may have no GPU tensors. In the checks, only this line makes the host wait for a
+    # another rank may have no GPU tensors. No other line of the checks makes the host wait for a
     # GPU.
     both = torch.cat([numbers, ~numbers]).cpu()
     handle = allreduce_async_(both, name=name, op=ReduceOp.MAX, process_set=process_set)

@@ -29,7 +29,7 @@ DENSE = 1
 
 @dataclass(frozen=True)
 class Reduction:
-    """The options by which gradients are reduced."""
+    """The options for reducing gradients."""
 
     op: ReduceOp
     prescale: float
@@ -53,7 +53,7 @@ def kind_of(value: torch.Tensor | None) -> int:
 
 
 class Gradient:
-    """Describes a parameter's gradient, in this step and in general."""
+    """A parameter's gradient: how it is sent, and its state in the current step."""
 
     __slots__ = (
         "__weakref__", "address", "announced", "bundle", "dtype", "finish", "group", "handle",
@@ -72,12 +72,11 @@ class Gradient:
         self.begin_step(passes)
 
     def look_at_parameter(self) -> None:
-        """Records the parameter's shape, dtype and order of dimensions in memory. The gradient is
-        sent in this form.
+        """Records the parameter's shape, dtype and memory layout, in which the gradient is sent.
 
-        A rank whose gradient has another order of dimensions must not read the elements by their
-        position in memory. A gradient that is not row-major is therefore sent with the shape that
-        it has in memory, and an additional first dimension of 1. No row-major gradient has such a
+        If the ranks' gradients have different layouts, elements at the same position in memory must
+        not be added. A gradient that is not row-major is therefore sent with its shape in memory,
+        after an additional first dimension of 1. No row-major gradient of the parameter has that
         shape.
         """
         like = torch.empty_like(self.parameter)
@@ -125,14 +124,14 @@ class Gradient:
         return self.announced and (self.bundle is None or self.bundle.missing == 0)
 
     def has_agreed_form(self, value: torch.Tensor) -> bool:
-        """Returns whether a dense tensor has the recorded shape, dtype and order of memory."""
+        """Returns whether a dense tensor has the recorded shape, dtype and memory layout."""
         if value.dtype is not self.dtype or value.shape != self.shape:
             return False
         return value.is_contiguous() if self.is_row_major else value.stride() == self.strides
 
     def make_value(self, kind: int) -> None:
-        """Makes a gradient of zeros if this rank has no gradient. `kind` is the other ranks'
-        kind.
+        """Creates a gradient of zeros for a rank without a gradient. `kind` is the kind on the
+        other ranks.
         """
         parameter = self.parameter
         if kind == DENSE:
@@ -157,9 +156,7 @@ class Gradient:
         return value
 
     def dense(self, value: torch.Tensor) -> torch.Tensor:
-        """Returns `value`, or a dense copy in the agreed order, whose result is later copied
-        back.
-        """
+        """Returns `value`, or a dense copy in the agreed layout, which is copied back later."""
         if value.layout is not torch.strided:
             return self._dense_of_sparse(value)
         if self.has_agreed_form(value):
@@ -183,7 +180,7 @@ class Gradient:
         return copy
 
     def send(self, sent: torch.Tensor) -> None:
-        """Records the tensor that is sent, which the current stream computes."""
+        """Records the tensor to send, which the current stream computes."""
         self.sent, self.stream = sent, _tensors.stream(sent)
 
     def row(self, reduction: Reduction, process_set: int, is_kept: bool = True) -> _rows.Allreduce:
@@ -226,8 +223,8 @@ class Bundle:
 def make_bundles(
     gradients: Sequence[Gradient], groups: int | Sequence[Sequence[torch.Tensor]]
 ) -> None:
-    """Divides gradients into bundles, by lists of parameters or into a number of bundles of about
-    equal length.
+    """Divides gradients into bundles: one for each list of parameters, or the given number of
+    bundles of about equal length.
     """
     if isinstance(groups, int):
         parts = _groups.divide(len(gradients), groups)

@@ -1,17 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Reduces the gradients of a model while backward computes the gradients.
+"""Reduces the gradients of a model while backward computes them.
 
 In the first step each gradient is submitted separately, and the order in which they become ready is
-recorded. In later steps the dense gradients are a prepared group in that order. Then a hook only
+recorded. In later steps the dense gradients form a prepared group in that order. A hook then only
 passes the gradient's address, which changes from step to step because zero_grad() frees gradients.
 The other ranks need not use a prepared group, because tensors are matched by name.
 
-When backward() returns, its gradients are reduced. At the end of backward a callback of autograd
-waits for the gradients that all ranks have submitted (_report.py says how a rank knows these
-gradients). Gradients that some rank lacks are left to synchronize(), because there no rank computes
-gradients any more. In synchronize(), a rank that lacks a gradient submits zeros, and a gradient
-that no rank has stays None.
+When backward() returns, its gradients are reduced. At the end of backward an autograd callback
+waits for the gradients that all ranks have submitted (_report.py explains how a rank knows which
+these are). Gradients that some rank lacks wait for synchronize(): no rank computes gradients then,
+so a rank that lacks one submits zeros, and a gradient that no rank has stays None.
 """
 
 from __future__ import annotations
@@ -57,8 +56,8 @@ class GradientReducer:
     """Reduces gradients in every step: hooks announce gradients, and synchronize() ends the step.
 
     Hooks may run on any thread, one after the other; the program's thread calls all other methods.
-    If the process set has one member, or lacks this rank, no gradient is reduced. In an elastic job
-    the reducer checks the set again in each epoch.
+    If the process set has one member, or does not contain this rank, no gradient is reduced. In an
+    elastic job the reducer checks the set again in each epoch.
     """
 
     def __init__(
@@ -72,7 +71,7 @@ class GradientReducer:
         """Installs the hooks.
 
         Args:
-            names: names of the parameters, also of frozen ones; the same on every rank.
+            names: names of the parameters, including frozen ones; the same on every rank.
             reduction: how all gradients are reduced.
             passes: backward passes per step.
             groups: see DistributedOptimizer.
@@ -93,7 +92,7 @@ class GradientReducer:
         self._is_whole = False  # all gradients of this step are reduced
         self._failure: Exception | None = None  # raised when all are reduced
         self._backward = Backward(weakref.ref(self))
-        # At the end of this object, _give_back() releases the hooks, the groups and the exchange.
+        # When this object is destroyed, _give_back() releases these:
         self._hooks: dict[int, list[Any]] = {}
         self._groups: list[int] = []
         self._exchanges: list[Exchange] = []
@@ -148,7 +147,7 @@ class GradientReducer:
             remove_hooks(self._hooks.pop(id(parameter), []))
 
     def _check_hooks(self) -> None:
-        """Takes parameters back from reducers that do not exist any more."""
+        """Takes parameters back from reducers that no longer exist."""
         if not self._has_lost_hooks:
             return
         gc.collect()
@@ -191,8 +190,8 @@ class GradientReducer:
 
         Args:
             takes_old: if true, gradients that no backward pass of this step has computed are
-                reduced as they are. If false, this rank adds zeros if another rank has the
-                gradient.
+                reduced as they are. If false, this rank contributes zeros for them if another rank
+                has the gradient.
 
         Raises:
             ValueError: the program has changed gradients in flight, or has created another reducer
@@ -215,7 +214,7 @@ class GradientReducer:
 
     @contextlib.contextmanager
     def _abandoning(self) -> Iterator[None]:
-        """A context in which an error of the job ends the step."""
+        """A context manager: an error of the job ends the step."""
         try:
             yield
         except RondaError:
@@ -232,7 +231,7 @@ class GradientReducer:
         self._forget()
 
     def end_epoch(self) -> None:
-        """As abandon(), but the next step also looks up the process set again."""
+        """Like abandon(), but the next step also looks up the process set again."""
         self.abandon()
         self._process_set = None
 
@@ -276,7 +275,7 @@ class GradientReducer:
         """Called when backward has computed a gradient again.
 
         The new gradient belongs to the next step if the program has dropped the first gradient, for
-        instance because the program skips a step.
+        instance because it skips a step.
         """
         is_new = gradient.parameter.grad is not gradient.value and not torch.is_grad_enabled()
         if not (self._is_whole and is_new):
@@ -286,9 +285,9 @@ class GradientReducer:
     # -- Reports of the ranks --
 
     def _meet(self, is_open: bool, takes_old: bool = True) -> None:
-        """Waits for the gradients that all ranks have according to their reports. Waits for all
-        gradients if no rank's report is open. If a report of this rank is in flight, uses this
-        report.
+        """Waits for the gradients that all ranks have according to their reports. If no report is
+        open, no rank will compute more gradients: submits the missing ones, and waits for all. If
+        this rank's report is already in flight, uses it.
         """
         self._begin_report(is_open, takes_old)
         everyone = self._exchange().finish()
@@ -347,8 +346,8 @@ class GradientReducer:
                 self.announce(gradient)
 
     def _submit_rest(self, kinds: bytes) -> None:
-        """Submits zeros for gradients that another rank has and this rank does not have. Skips
-        gradients that no rank has.
+        """Submits zeros for gradients that this rank lacks and another rank has. Skips gradients
+        that no rank has.
         """
         for gradient, kind in zip(self._gradients, kinds):
             if gradient.announced:
@@ -362,7 +361,7 @@ class GradientReducer:
                 self._count_down(gradient.bundle)
 
     def _settle_changes(self) -> None:
-        """Reduces gradients again that the program has changed differently on the ranks."""
+        """Averages changed gradients again, unless every rank has made the same changes."""
         if not any(gradient.is_changed() for gradient in self._gradients):
             return
         try:
@@ -413,8 +412,8 @@ class GradientReducer:
                 self._order.append(gradient)
 
     def _adapt(self, gradient: Gradient) -> None:
-        """Looks at the parameter again, whose shape, dtype or order of memory may have changed
-        since the last step.
+        """Inspects the parameter again: its shape, dtype or memory layout may have changed since
+        the last step.
         """
         before = gradient.dtype, gradient.travels_as, gradient.strides
         gradient.look_at_parameter()
@@ -512,14 +511,14 @@ class GradientReducer:
             native.group_wait(self._group)
             return
         native.group_wait_on_stream(self._group, stream)
-        # All members' streams must wait, because torch reuses dropped gradients' memory on them.
+        # Every member's stream must wait, because torch reuses dropped gradients' memory on it.
         device = self._members[0].parameter.device
         for other in {each.stream for each in self._members} - {stream, None}:
             waiting: Any = torch.cuda.ExternalStream(other, device=device)
             waiting.wait_stream(torch.cuda.current_stream(device))
 
     def _prepare(self) -> None:
-        """Prepares the group of the gradients that were dense in this step, in their order."""
+        """Prepares a group of this step's dense gradients, in the order of their submission."""
         rows = [each.row(self._reduction, self._set(), is_kept=False) for each in self._order]
         self._group = native.prepare_group(rows, "gradients")
         self._groups.append(self._group)
@@ -595,6 +594,6 @@ _TAKEN = (
     " gradient: give each parameter to one DistributedOptimizer"
 )
 _reducers: weakref.WeakSet[GradientReducer] = weakref.WeakSet()
-# For the id of each watched parameter, the Gradient of the last reducer that watches the parameter.
+# By parameter id, the Gradient of the newest reducer that watches the parameter.
 _reduced: weakref.WeakValueDictionary[int, Gradient] = weakref.WeakValueDictionary()
 _horovod.at_shutdown(_end_epoch)

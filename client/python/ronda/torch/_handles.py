@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Handles of operations in flight, which the *_async functions return, and poll() and
-synchronize().
-"""
+"""The handles that the *_async functions return, and the functions poll() and synchronize()."""
 
 from __future__ import annotations
 
@@ -19,7 +17,7 @@ from ronda.torch._watch import Watch
 
 
 class Handle(SoleOwner):
-    """One or several operations that end together, and the function that makes their result.
+    """One or several operations that end together, and the function that returns their result.
 
     Programs only pass a handle to poll() and synchronize(). Calling a handle does the same as
     synchronize(), as for Horovod's sparse_allreduce_async(). A handle that is destroyed releases
@@ -40,8 +38,8 @@ class Handle(SoleOwner):
         Args:
             ids: native handles; at least one.
             stream: the stream on which the operations were submitted; None for host memory.
-            finish: makes the result of `ids`, after the operations have ended or the current stream
-                waits for them.
+            finish: returns the result of `ids`, after the operations have ended or the current
+                stream waits for them.
             watch: in the checked mode, the Watch of the tensors that the operations use.
         """
         self._ids: list[int] | None = ids
@@ -77,8 +75,8 @@ class Handle(SoleOwner):
             self._give_back(ids)
 
     def _order(self, ids: list[int], origin: int) -> None:
-        """Makes the current stream wait for the operations, because later work on this stream uses
-        the operations' tensors.
+        """Makes the current stream wait for the operations, because later work on it uses their
+        tensors.
 
         The stream on which the operations were submitted also waits, because torch reuses the
         memory of dropped tensors for later work on that stream.
@@ -91,9 +89,7 @@ class Handle(SoleOwner):
     __call__ = wait
 
     def settle(self) -> None:
-        """Waits until the operations have ended. Does not raise the operations' error, which wait()
-        raises.
-        """
+        """Waits until the operations have ended. Does not raise their error; wait() does."""
         ids = self._ids
         if ids is not None:
             with contextlib.suppress(RondaError):
@@ -102,8 +98,8 @@ class Handle(SoleOwner):
     def _give_back(
         self,
         ids: list[int],
-        # The functions are default arguments, because `native` no longer exists when the
-        # interpreter ends.
+        # The functions are default arguments, because `native` no longer exists at interpreter
+        # exit.
         release: Callable[[int], None] = native.release,
         release_on_stream: Callable[[int, int], None] = native.release_on_stream,
     ) -> None:

@@ -23,10 +23,10 @@ HAS_POST_ACCUMULATE_HOOKS = hasattr(torch.Tensor, "register_post_accumulate_grad
 
 
 class Backward:
-    """Notifies a reducer at the end of the backward pass in which its first hook has run.
+    """Notifies a reducer at the end of the backward pass in which its first hook ran.
 
     If a pass has several reducers, all reducers make their reports before the first reducer waits,
-    because other ranks may reach the reducers in another order, or may not reach some reducers.
+    because other ranks may reach the reducers in a different order, or not reach some of them.
     """
 
     def __init__(self, reducer: weakref.ref[GradientReducer]) -> None:
@@ -34,9 +34,7 @@ class Backward:
         self.is_queued = False
 
     def queue(self) -> None:
-        """The hooks of a reducer call this method, so that the reducer is notified at the end of
-        the pass.
-        """
+        """Called by a reducer's hooks, so that the reducer is notified at the end of the pass."""
         _queue(self._report)
         self.is_queued = True
 
@@ -62,8 +60,8 @@ _APPLY: Any = torch.autograd.function.BackwardCFunction.apply
 
 
 def is_nested() -> bool:
-    """Returns whether the ending backward pass was started inside another pass, as by
-    torch.utils.checkpoint.
+    """Returns whether the backward pass that ends now was started inside another pass, for instance
+    by torch.utils.checkpoint.
     """
     frame: Any = sys._getframe()
     while frame is not None:
@@ -81,7 +79,7 @@ def install_hook(
     if HAS_POST_ACCUMULATE_HOOKS:
         register: Any = getattr(parameter, "register_post_accumulate_grad_hook")  # noqa: B009
         return [register(hook)]
-    # The node that adds to the gradient lives only as long as an object refers to the node.
+    # The node that accumulates the gradient lives only while an object refers to it.
     function: Any = parameter.expand_as(parameter).grad_fn
     node = function.next_functions[0][0]
     return [node, node.register_hook(hook)]
@@ -98,7 +96,7 @@ def make_hook(
     gradient: Gradient, backward: Backward, reducer: weakref.ref[GradientReducer]
 ) -> Callable[..., None]:
     """Returns the hook, which is called whenever backward has added to the gradient. The hook is
-    called often, so it is written to be fast.
+    called often, so it must be fast.
     """
     parameter, strided, storage = gradient.parameter, torch.strided, _tensors.storage
     stream_of, group_ready_on_stream = _tensors.stream, native.group_ready_on_stream

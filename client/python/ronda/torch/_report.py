@@ -1,13 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The reports that ranks exchange about the gradients of a step, before they wait for these
-gradients.
+"""The reports that ranks exchange about the gradients of a step, before they wait for them.
 
 A rank may not have some gradients that other ranks have. A rank does not submit zeros for missing
-gradients at the end of its backward pass, because another pass may compute these gradients. For
-this reason the other ranks must not wait for missing gradients at the end of their pass. Gradients
-that no rank has must not be created. The reports of all ranks tell each rank which gradients are
-missing. A report consists of bytes, and every rank gets the maximum of each byte over all ranks.
+gradients at the end of its backward pass, because another pass may compute them. So the other ranks
+must not wait for these gradients at the end of their own pass. Gradients that no rank has must not
+be created. The reports of all ranks tell each rank which gradients are missing. A report consists
+of bytes, and every rank gets the maximum of each byte over all ranks.
 """
 
 from __future__ import annotations
@@ -68,7 +67,7 @@ class Exchange:
         """
         Args:
             names: the names of the gradients, the same on every rank.
-            process_set: the id of the ranks' process set.
+            process_set: the id of the process set.
         """
         self._buffer = bytearray(3 * len(names) + 3)
         memory = (ctypes.c_char * len(self._buffer)).from_buffer(self._buffer)

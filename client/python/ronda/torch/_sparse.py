@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Adds sparse tensors by gathering their values and the numbers of their rows."""
+"""Adds sparse tensors by gathering their values and row numbers."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def sparse_allreduce_async(
     op: ReduceOp,
     process_set: ProcessSet = global_process_set,
 ) -> Handle:
-    """Begins to add sparse tensors. Every rank gets the values of all ranks.
+    """Starts to add sparse tensors. Every rank gets the values of all ranks.
 
     Args:
         tensor: must have the layout torch.sparse_coo, with the same shape and the same sparse

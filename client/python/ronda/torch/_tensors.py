@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Describes torch's tensors for the C ABI by dtype, shape, address and stream.
+"""Describes torch tensors for the C ABI by dtype, shape, address and stream.
 
-A tensor can be submitted if it is dense and row-major, in host memory or on a CUDA device. The
-checks are all here and written by hand, because a gradient's submission should cost only a few
-attribute look-ups.
+A tensor can be submitted if it is dense and row-major, in host memory or on a CUDA device. All
+checks are here and written by hand, so that submitting a gradient costs only a few attribute
+look-ups.
 """
 
 from __future__ import annotations
@@ -36,8 +36,7 @@ def describe(tensor: torch.Tensor) -> str:
 
 
 def dtype_number(tensor: torch.Tensor) -> int:
-    """Returns the DType of `tensor`. Checks everything except the order of the tensor's elements in
-    memory.
+    """Returns the DType of `tensor`. Checks everything except the tensor's memory layout.
 
     Raises:
         ValueError: `tensor` is not a tensor, or Ronda cannot reduce its layout, device or dtype.
@@ -68,8 +67,7 @@ def check(tensor: torch.Tensor) -> int:
     """Checks that a tensor can be submitted without a copy, and returns its DType.
 
     Raises:
-        ValueError: an error of dtype_number(), or the tensor's elements are not consecutive in
-            memory.
+        ValueError: as in dtype_number(), or the tensor's elements are not consecutive in memory.
     """
     number = dtype_number(tensor)
     if tensor.is_neg():
@@ -83,29 +81,29 @@ def check(tensor: torch.Tensor) -> int:
 
 
 def plain(tensor: torch.Tensor) -> torch.Tensor:
-    """Returns `tensor`, or for a lazily negated view a copy with the negated values."""
+    """Returns `tensor`, or, for a lazily negated view, a copy with the negated values."""
     is_negated = isinstance(tensor, torch.Tensor) and tensor.is_neg()
     return tensor.resolve_neg() if is_negated else tensor
 
 
 def span(tensor: torch.Tensor, is_written: bool) -> Span:
-    """Returns the memory of a tensor that an operation uses, or no memory for a sparse tensor."""
+    """Returns the span of a tensor that an operation uses; empty for a sparse tensor."""
     if tensor.layout is not torch.strided or not (elements := tensor.numel()):
         return Span(0, 0, is_written)
     begin = tensor.data_ptr()
     if not tensor.is_contiguous():
-        # If the memory has gaps, the span reaches from the first element to the last.
+        # The span reaches from the first element to the last, across any gaps.
         strides = zip(tensor.shape, tensor.stride())
         elements = sum((size - 1) * step for size, step in strides) + 1
     return Span(begin, begin + elements * tensor.element_size(), is_written)
 
 
 def spans(reads: Iterable[torch.Tensor], writes: Iterable[torch.Tensor]) -> list[Span]:
-    """Returns the memory that an operation uses if it reads and writes these tensors."""
+    """Returns the spans of an operation that reads and writes these tensors."""
     return [span(each, False) for each in reads] + [span(each, True) for each in writes]
 
 
-# The rank's only GPU, or -1 if there was no tensor on a GPU so far.
+# The rank's only GPU, or -1 before the first tensor on a GPU.
 _device_index = -1
 
 
@@ -114,7 +112,7 @@ def _ask_for_stream(device_index: int) -> int:
     return int(torch.cuda.current_stream(device_index).cuda_stream)
 
 
-# Since torch 2.0, builds for CUDA have a function that returns the stream in a single call.
+# Since torch 2.0, CUDA builds have a function that returns the stream in a single call.
 _stream_of: Callable[[int], int] = getattr(torch._C, "_cuda_getCurrentRawStream", _ask_for_stream)
 
 
@@ -142,7 +140,7 @@ else:
 
 
 def owners(*tensors: torch.Tensor) -> tuple[Any, ...]:
-    """Returns the objects that must live while an operation uses the memory of `tensors`.
+    """Returns the objects that must stay alive while an operation uses the memory of `tensors`.
 
     The program may replace the memory of a tensor at any time (`tensor.data = ...`, `set_`), which
     would free the old memory. storage() returns the object that owns a tensor's memory.
@@ -188,8 +186,8 @@ def allreduce_arguments(
     detect_overflow: bool = False,
     deadline_s: float = 0.0,
 ) -> _rows.Allreduce:
-    """Returns the arguments of native.allreduce_async, also for a row of a group. The arguments
-    keep both tensors alive.
+    """Returns the arguments of native.allreduce_async, which are also those of a group's member.
+    The arguments keep both tensors alive.
 
     Args:
         name: the tensor's name. None means that operations are matched by order.
@@ -197,8 +195,8 @@ def allreduce_arguments(
         output: has the same shape and dtype; may be `tensor`.
         op: a ReduceOp.
         wire: a Wire.
-        prescale: factor of the input.
-        postscale: factor of the result.
+        prescale: multiplies the input.
+        postscale: multiplies the result.
         process_set: id.
         error_feedback: see ronda_allreduce_args.
         detect_overflow: see ronda_allreduce_args; true if the program will call native.found_inf().
@@ -251,7 +249,7 @@ def copy_of_output(address: int, rows: int, like: torch.Tensor) -> torch.Tensor:
 
 
 class _DeviceMemory:
-    """Bytes of a GPU's memory, in a form that torch.as_tensor() accepts."""
+    """Bytes in GPU memory, in a form that torch.as_tensor() accepts."""
 
     def __init__(self, address: int, count: int) -> None:
         self.__cuda_array_interface__ = {

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The part of the checked mode that finds tensors that change while an operation uses these
-tensors.
-"""
+"""The part of the checked mode that detects changes to tensors while an operation uses them."""
 
 from __future__ import annotations
 
@@ -20,8 +18,7 @@ _VARIABLE = "RONDA_CHECK"
 
 # Whether the checked mode is on. None means that this job has not looked up the mode yet.
 _is_on: bool | None = None
-# In the checked mode, the number of results that were written in place, for each address of a
-# storage.
+# In the checked mode, the number of results written in place to each storage, by address.
 _results: Counter[int] = Counter()
 
 
@@ -47,7 +44,7 @@ def steps_between_checks() -> int:
 
 
 class Watch:
-    """Records the versions of tensors at the beginning of an operation on these tensors."""
+    """Records the versions of tensors at the start of an operation on them."""
 
     __slots__ = ("_name", "_seen")
 
@@ -76,7 +73,7 @@ class Watch:
 
 
 def watch(name: str | None, tensors: Sequence[torch.Tensor]) -> Watch | None:
-    """Begins to watch the tensors of an operation, in the checked mode."""
+    """Starts to watch the tensors of an operation, in the checked mode."""
     global _is_on
     if _is_on is None:
         _is_on = steps_between_checks() > 0
@@ -84,7 +81,7 @@ def watch(name: str | None, tensors: Sequence[torch.Tensor]) -> Watch | None:
 
 
 def _changes_of(tensor: torch.Tensor) -> int:
-    """Returns the number of changes of a tensor by the program, plus a constant."""
+    """Returns how often the program has changed a tensor, plus a constant."""
     return tensor._version - _results[_tensors.storage(tensor).data_ptr()]
 
 
@@ -100,8 +97,8 @@ def mark_changed(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def _change_nothing(tensor: torch.Tensor) -> None:
-    """Increments the version of a tensor in versions of torch without increment_version(). The
-    function writes to no element, but autograd treats the empty write as a change.
+    """Increments the version of a tensor in versions of torch without increment_version(). Writes
+    no element, but autograd counts the empty write as a change.
     """
     tensor.detach().view(-1)[:0].zero_()
 

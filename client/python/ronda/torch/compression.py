@@ -29,14 +29,14 @@ class Compressor:
 
 
 class _WireCompressor(Compressor):
-    """A compressor to a format in which Ronda can send."""
+    """A compressor to a format in which Ronda can send tensors."""
 
     wire: Wire
     dtype: torch.dtype | None  # None: not cast
 
     @classmethod
     def compress(cls, tensor: torch.Tensor) -> tuple[torch.Tensor, object]:
-        """Casts a tensor of floating-point numbers, and returns other tensors unchanged."""
+        """Casts a floating-point tensor, and returns other tensors unchanged."""
         is_tensor = isinstance(tensor, torch.Tensor)  # other objects are refused at the submission
         if cls.dtype is None or not is_tensor or not tensor.dtype.is_floating_point:
             return tensor, None

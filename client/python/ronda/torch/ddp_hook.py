@@ -5,7 +5,7 @@
     state = CompressionState(wire=Wire.FP8_E4M3, error_feedback=True)
     model.register_comm_hook(state, compressed_allreduce)
 
-Ronda converts the elements during the reduction, without a copy of the bucket in another dtype.
+Ronda converts the elements during the reduction, without a copy of the bucket in a different dtype.
 Ronda computes sums in fp32, and rounds each sum once. torch's own fp16_compress_hook casts, sums in
 fp16 and casts back.
 """
@@ -32,8 +32,8 @@ class CompressionState:
     """The format in which the buckets of a DDP module are sent, and whether gradients have
     overflowed.
 
-    Every rank must create its states in the same order, because a state's number is part of the
-    names of its buckets.
+    Every rank must create its states in the same order, because a state's number is part of its
+    bucket names.
     """
 
     def __init__(
@@ -52,7 +52,7 @@ class CompressionState:
             detect_overflow: must be true if the program calls found_inf().
 
         Raises:
-            ValueError: the group belongs to another backend.
+            ValueError: the group belongs to a different backend.
         """
         c10d: Any = dist.distributed_c10d
         group = c10d._get_default_group() if process_group is None else process_group
@@ -64,7 +64,7 @@ class CompressionState:
         self._handles: list[tuple[Work, int]] = []
 
     def found_inf(self) -> bool:
-        """Returns whether an averaged gradient of the last backward is infinite or not a number.
+        """Returns whether an averaged gradient of the last backward pass has an infinity or a NaN.
 
         All ranks get the same answer, so that either all ranks skip the step or no rank skips it.
         """

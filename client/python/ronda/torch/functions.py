@@ -29,7 +29,7 @@ def broadcast_object(
 
     Args:
         obj: the object. Only the root's object is used.
-        root_rank: the root's rank in the job, also if `process_set` is given.
+        root_rank: the root's rank in the job, even if `process_set` is given.
         name: the same on every rank; calls without a name are matched by order.
         process_set: the ranks that take part.
     """
@@ -62,11 +62,11 @@ def broadcast_parameters(
     Args:
         params: a state_dict, or named parameters, or tensors, in the same order on every rank.
             Other entries of a state_dict do not change.
-        root_rank: the root's rank in the job, also if `process_set` is given.
+        root_rank: the root's rank in the job, even if `process_set` is given.
         process_set: the ranks that take part.
 
     Raises:
-        ValueError: `params` has another type.
+        ValueError: `params` has a different type.
     """
     handles = []
     copies: list[tuple[torch.Tensor, torch.Tensor]] = []
@@ -109,7 +109,7 @@ class _Placeholder:
 
 
 def _take_out(value: Any, tensors: list[torch.Tensor]) -> Any:
-    """Replaces the tensors in `value` by placeholders, and appends the tensors to `tensors`."""
+    """Replaces the tensors in `value` with placeholders, and appends the tensors to `tensors`."""
     if isinstance(value, torch.Tensor):
         tensors.append(value.detach().contiguous())
         return _Placeholder(value.dtype, tuple(value.shape), value.device.type == "cpu")
@@ -117,7 +117,7 @@ def _take_out(value: Any, tensors: list[torch.Tensor]) -> Any:
 
 
 def _put_in(value: Any, tensors: list[torch.Tensor], device: torch.device) -> Any:
-    """Replaces placeholders by new tensors, and appends the new tensors to `tensors`. The new
+    """Replaces placeholders with new tensors, and appends the new tensors to `tensors`. The new
     tensors are on `device` if the root's tensors were on a device.
     """
     if isinstance(value, _Placeholder):
@@ -128,11 +128,10 @@ def _put_in(value: Any, tensors: list[torch.Tensor], device: torch.device) -> An
 
 
 def _rebuilt(value: Any, change: Callable[[Any], Any]) -> Any:
-    """Returns a container like `value`, with the results of `change` for its elements. If `value`
-    is no container, returns `value`.
+    """Returns a container like `value`, with the results of `change` for its elements. Returns a
+    `value` that is not a container unchanged.
 
-    The function does not change containers of the program's own classes, which are pickled as a
-    whole.
+    Does not change containers of the program's own classes, which are pickled as a whole.
     """
     kind = type(value)
     if kind in (dict, collections.OrderedDict):
@@ -154,7 +153,8 @@ def _own_class(kind: Any) -> Any:
 def broadcast_optimizer_state(
     optimizer: torch.optim.Optimizer, root_rank: int, model: torch.nn.Module | None = None
 ) -> None:
-    """Gives all ranks the state and the options of the root's optimizer, which may be of any kind.
+    """Copies the state and the options of the root's optimizer, which may be of any kind, to all
+    ranks.
 
     Args:
         optimizer: the same kind on every rank, with parameters in the same order.

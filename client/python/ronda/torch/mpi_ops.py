@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Collectives on torch tensors that block and are differentiable.
+"""Blocking, differentiable collectives on torch tensors.
 
 This module also has all other names of Horovod's module mpi_ops. The collectives compute the same
 gradients as Horovod's collectives.
@@ -64,8 +64,10 @@ _Factors = tuple[float, float]
 
 
 def _needs_gradient(tensors: Sequence[torch.Tensor]) -> bool:
-    """Returns whether autograd must record the call, which takes longer than a small allreduce."""
-    # Objects that are not tensors are refused later, at the submission, so that the other ranks are
+    """Returns whether autograd must record the call. Recording takes longer than a small
+    allreduce.
+    """
+    # Objects that are not tensors are rejected later, on submission, so that the other ranks are
     # notified.
     return torch.is_grad_enabled() and any(
         isinstance(tensor, torch.Tensor) and tensor.requires_grad for tensor in tensors
@@ -156,8 +158,8 @@ def allreduce(
         name: the same on every rank; tensors without a name are matched by order.
         compression: casts the tensor before the reduction, and back afterwards.
         op: Average (if None), Sum, Min, Max, Product or Adasum.
-        prescale_factor: factor of the tensor, before the reduction; not 0.
-        postscale_factor: factor of the result; not 0.
+        prescale_factor: multiplies the tensor before the reduction; not 0.
+        postscale_factor: multiplies the result; not 0.
         process_set: the ranks that take part.
 
     Raises:
@@ -179,7 +181,7 @@ def allreduce_(
     postscale_factor: float = 1.0,
     process_set: ProcessSet = global_process_set,
 ) -> torch.Tensor:
-    """As allreduce(), but in place and not differentiable."""
+    """Like allreduce(), but in place and not differentiable."""
     op, factors = reduce_op(op, average), (prescale_factor, postscale_factor)
     return mark_changed(_reduce(tensor, tensor, name, op, factors, process_set))
 
@@ -232,7 +234,7 @@ def grouped_allreduce(
     postscale_factor: float = 1.0,
     process_set: ProcessSet = global_process_set,
 ) -> list[torch.Tensor]:
-    """As allreduce(), for several tensors. Either all tensors are reduced, or none."""
+    """Like allreduce(), for several tensors. Either all tensors are reduced, or none."""
     op, factors = reduce_op(op, average), (prescale_factor, postscale_factor)
     pairs = [compression.compress(tensor) for tensor in tensors]
     short = [tensor for tensor, _ in pairs]
@@ -252,7 +254,7 @@ def grouped_allreduce_(
     postscale_factor: float = 1.0,
     process_set: ProcessSet = global_process_set,
 ) -> list[torch.Tensor]:
-    """As grouped_allreduce(), but in place and not differentiable."""
+    """Like grouped_allreduce(), but in place and not differentiable."""
     handle = grouped_allreduce_async_(
         tensors, average, name, op, prescale_factor, postscale_factor, process_set
     )
@@ -262,7 +264,7 @@ def grouped_allreduce_(
 def _gather(
     tensors: Sequence[torch.Tensor], name: str | None, process_set: ProcessSet
 ) -> list[torch.Tensor]:
-    """Gathers without autograd. Several tensors are gathered as a group."""
+    """Gathers without autograd. Gathers several tensors as a group."""
     if len(tensors) == 1:
         return [synchronize(allgather_async(tensors[0], name, process_set))]
     return list(synchronize(grouped_allgather_async(tensors, name, process_set)))
@@ -312,7 +314,7 @@ def grouped_allgather(
     name: str | None = None,
     process_set: ProcessSet = global_process_set,
 ) -> list[torch.Tensor]:
-    """As allgather(), for several tensors as a group."""
+    """Like allgather(), for several tensors as a group."""
     if _needs_gradient(tensors):
         return list(_Allgather.apply(name, process_set, *tensors))
     return _gather(tensors, name, process_set)
@@ -354,7 +356,7 @@ def broadcast(
 
     Args:
         tensor: contiguous, of the same shape and dtype on every rank.
-        root_rank: the root's rank in the job, also if `process_set` is given.
+        root_rank: the root's rank in the job, even if `process_set` is given.
         name: the same on every rank; tensors without a name are matched by order.
         process_set: the ranks that take part.
     """
@@ -370,13 +372,13 @@ def broadcast_(
     name: str | None = None,
     process_set: ProcessSet = global_process_set,
 ) -> torch.Tensor:
-    """As broadcast(), but in place and not differentiable."""
+    """Like broadcast(), but in place and not differentiable."""
     synchronize(broadcast_async_(tensor, root_rank, name, process_set))
     return tensor
 
 
 class _Alltoall(torch.autograd.Function):
-    """An alltoall for autograd. A row's gradient comes from the rank that has received the row."""
+    """An alltoall for autograd. A row's gradient comes from the rank that received the row."""
 
     @staticmethod
     def forward(
@@ -474,7 +476,7 @@ def grouped_reducescatter(
     prescale_factor: float = 1.0,
     postscale_factor: float = 1.0,
 ) -> list[torch.Tensor]:
-    """As reducescatter(), for several tensors as a group."""
+    """Like reducescatter(), for several tensors as a group."""
     pairs = [compression.compress(tensor) for tensor in tensors]
     short = [tensor for tensor, _ in pairs]
     factors = (prescale_factor, postscale_factor)
@@ -502,8 +504,8 @@ def reducescatter(
         compression: casts the tensor before the reduction, and back afterwards.
         op: Average, Sum, Min, Max or Product; the first two are differentiable.
         process_set: the ranks that take part.
-        prescale_factor: factor of the tensor, before the reduction; not 0.
-        postscale_factor: factor of the result; not 0.
+        prescale_factor: multiplies the tensor before the reduction; not 0.
+        postscale_factor: multiplies the result; not 0.
     """
     short, context = compression.compress(tensor)
     factors = (prescale_factor, postscale_factor)

@@ -70,8 +70,8 @@ def _number_parameters(groups: Sequence[dict[str, Any]], first: int = 0) -> dict
 
 
 class _Distributed(_Base):
-    """The common part of distributed optimizers. In the list of bases _Distributed comes before the
-    program's class.
+    """The base class of distributed optimizers. _Distributed precedes the program's class in the
+    list of bases.
     """
 
     process_set: ProcessSet
@@ -115,13 +115,14 @@ class _Distributed(_Base):
         return wrapped
 
     def __reduce__(self) -> Any:
-        """Makes copies and unpickled objects distributed optimizers with the same names."""
+        """Turns copies and unpickled objects into distributed optimizers with the same names."""
         named = list(self._parameter_names.items())
         return _distribute, (self._own_class, super().__getstate__(), named, self._options)
 
     def _average(self, loss: Any, name: str, op: ReduceOp) -> Any:
-        """Averages a closure's loss over all ranks, so that every rank calls the closure equally
-        often. If the loss is neither a tensor nor a number, returns the loss unchanged.
+        """Averages a closure's loss over all ranks, or adds it with op=Sum, so that every rank
+        calls the closure the same number of times. Returns a loss that is neither a tensor nor a
+        number unchanged.
         """
         is_tensor = isinstance(loss, torch.Tensor)
         if not is_tensor and not isinstance(loss, (float, int)):
@@ -139,16 +140,14 @@ class _Distributed(_Base):
             self._checks.check(names, self.process_set)
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
-        """Does the same as in the program's optimizer. New parameters with reduced gradients get
-        names.
-        """
+        """Does the same as the program's optimizer, and names the new parameters."""
         super().add_param_group(param_group)
         number = len(self.param_groups) - 1
         self._parameter_names.update(_number_parameters(self.param_groups[-1:], number))
 
 
 class _DistributedOptimizer(_Distributed):
-    """Reduces each gradient as soon as backward has produced the gradient."""
+    """Reduces each gradient as soon as backward has computed it."""
 
     _reducer: GradientReducer
     _synchronized = False
@@ -165,15 +164,15 @@ class _DistributedOptimizer(_Distributed):
         self._reducer.set_passes(passes)
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
-        """Does the same as in the program's optimizer. The gradients of new parameters are
-        reduced.
+        """Does the same as the program's optimizer, and reduces the new parameters' gradients from
+        now on.
         """
         super().add_param_group(param_group)
         added = self.param_groups[-1]["params"]
         self._reducer.add({each: self._parameter_names[each] for each in added})
 
     def load_state_dict(self, *args: Any, **kwargs: Any) -> None:
-        """Does the same as in the program's optimizer, and also begins a new step."""
+        """Does the same as the program's optimizer, and also begins a new step."""
         self._reducer.abandon()
         self._synchronized = False
         self._should_synchronize = True
@@ -183,14 +182,14 @@ class _DistributedOptimizer(_Distributed):
         """Waits until all gradients are reduced, so that the program can clip or inspect them
         before step().
 
-        If backward has not computed a gradient, its present value is reduced. If this rank has no
-        gradient but another rank has a gradient, this rank adds zeros.
+        If backward has not computed a gradient, its current value is reduced. If this rank lacks a
+        gradient that another rank has, this rank contributes zeros.
 
         Raises:
             HorovodInternalError: a reduction failed. The gradients are then undefined, and a new
                 step begins.
-            ValueError: the program has changed a gradient during its reduction, or differently on
-                the ranks.
+            ValueError: the program has changed a gradient during its reduction, or in different
+                ways on different ranks.
         """
         self._reducer.synchronize()
         self._synchronized = True
@@ -211,9 +210,9 @@ class _DistributedOptimizer(_Distributed):
 
         Args:
             args: positional arguments for the step() of the program's optimizer; `kwargs` are its
-                named arguments. The first argument or `closure` may be a closure that computes the
-                loss and the gradients. The loss and the gradients are reduced after each call, so
-                that all ranks get the same values.
+                keyword arguments. The first argument or `closure` may be a closure that computes
+                the loss and the gradients. The loss and the gradients are reduced after each call,
+                so that all ranks get the same values.
         """
         first = args[0] if args else kwargs.get("closure")
         closure = first if callable(first) else None
@@ -241,7 +240,7 @@ class _DistributedOptimizer(_Distributed):
             loss = closure()
             if not self._reducer.is_active():
                 return loss
-            # Another rank may have computed gradients that this rank has not computed.
+            # Another rank may have computed gradients that this rank has not.
             self._reducer.synchronize(takes_old=self._reducer.is_pending())
             op = Sum if self._options["op"] == Sum else Average
             first = next(iter(self._parameter_names.values()), "")
@@ -250,8 +249,8 @@ class _DistributedOptimizer(_Distributed):
         return call
 
     def zero_grad(self, *args: Any, **kwargs: Any) -> None:
-        """Does the same as in the program's optimizer. If the program skips a step, zero_grad()
-        ends the step.
+        """Does the same as the program's optimizer. If the program skips a step, zero_grad() ends
+        the step.
 
         Raises:
             AssertionError: a gradient is being reduced.
@@ -267,7 +266,7 @@ class _DistributedOptimizer(_Distributed):
 
 
 class _DistributedAdasumOptimizer(_Distributed):
-    """Each rank makes its own step, and Adasum combines the ranks' changes of the parameters."""
+    """Each rank makes its own step, and Adasum combines the ranks' changes to the parameters."""
 
     _compression: type[Compressor]
 
@@ -373,16 +372,16 @@ def DistributedOptimizer(
             optimizer.step()
 
     Args:
-        optimizer: an optimizer of torch.optim's kind. The result has a class that is derived from
-            the optimizer's class, and shares the optimizer's state.
+        optimizer: an optimizer with the interface of torch.optim. The result is of a class derived
+            from the optimizer's class, and shares the optimizer's state.
         named_parameters: pairs of names and parameters, as from model.named_parameters(); the same
             on every rank.
         compression: with Compression.fp16, .bf16 or .fp8 the gradients are sent in this format and
             added in 32 bits. fp8 also adds its rounding errors to the next step. The program's own
             Compressor is called for each gradient.
-        backward_passes_per_step: how often backward adds to the gradients before step(). The sum
-            over the passes is reduced once.
-        op: Average, Sum, or Adasum, which combines the ranks' changes of the parameters. Min, Max
+        backward_passes_per_step: how many times backward adds to the gradients before step(). The
+            sum over the passes is reduced once.
+        op: Average, Sum, or Adasum, which combines the ranks' changes to the parameters. Min, Max
             and Product are also possible.
         gradient_predivide_factor: for an average, the part of the divisor that is applied before
             the sum.

@@ -16,8 +16,9 @@ class SyncBatchNorm(_BatchNorm):
     """torch's BatchNorm for any number of dimensions, with statistics over the batches of all
     ranks.
 
-    The module works on CPUs and GPUs. Every rank must call the module equally often. Batches may
-    have different sizes, and may be empty. In evaluation mode the module equals BatchNorm.
+    The module works on CPUs and GPUs. Every rank must call the module the same number of times.
+    Batches may have different sizes, and may be empty. In evaluation mode the module behaves like
+    BatchNorm.
     """
 
     def _check_input_dim(self, input: torch.Tensor) -> None:
@@ -60,8 +61,8 @@ def _sum_over_ranks(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def _statistics(input: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Returns the mean and the biased variance of each channel over all ranks, and the count of the
-    numbers in a channel.
+    """Returns the mean and the biased variance of each channel over all ranks, and the number of
+    elements per channel.
 
     Each rank's count, mean and sum of squared deviations are combined as in Chan, Golub and
     LeVeque, "Updating formulae and a pairwise algorithm for computing sample variances", Stanford

@@ -55,21 +55,21 @@ def init(
     strategy: DistributedStrategy | None = None,
     log_level: int | str = "INFO",
 ) -> None:
-    """Joins the job that the environment describes, and blocks until every rank has joined. A
-    second call of init() is allowed.
+    """Joins the job that the environment describes, and blocks until every rank has joined. If this
+    process has already joined a job, init() shares that job.
 
     After init(), paddle.io.DistributedBatchSampler uses the job's ranks, and Paddle's signal
-    handlers are off.
+    handlers are disabled.
 
     Args:
         role_maker: must be None, because the launcher determines the rank of this process.
-        is_collective: must be True, because Ronda has no parameter servers.
+        is_collective: must be True, because Ronda does not support parameter servers.
         strategy: the settings. The settings for fusing tensors take effect here, unless another
             part of the program has already joined the job.
-        log_level: not used; RONDA_LOG_LEVEL sets the amount of Ronda's messages.
+        log_level: not used; RONDA_LOG_LEVEL controls Ronda's messages.
 
     Raises:
-        ValueError: `role_maker` or `is_collective` has another value.
+        ValueError: `role_maker` or `is_collective` has a different value.
         RondaError: the ranks' settings contradict each other, or some ranks did not join in time.
     """
     del log_level
@@ -81,8 +81,8 @@ def init(
     global _strategy
     _strategy = strategy if strategy is not None else DistributedStrategy()
     # Paddle's handler of SIGABRT allocates memory. If a process's heap is damaged, the C library
-    # aborts the process while it holds the heap's lock. With Paddle's handler, the rank would hang
-    # in the handler, and the whole job would wait for this rank.
+    # aborts the process while it holds the heap's lock. Paddle's handler would then hang, and the
+    # whole job would wait for this rank.
     paddle.disable_signal_handler()
     process_sets.init_job(_USER, (), **_strategy.job_options())
     numbers = {"PADDLE_TRAINER_ID": native.rank(), "PADDLE_TRAINERS_NUM": native.size()}
@@ -94,7 +94,7 @@ def init(
 
 def stop_worker() -> None:
     """Leaves the job, and blocks until every rank has left the job. If the program does not call
-    stop_worker(), Ronda leaves the job at the end of the program.
+    stop_worker(), this process leaves the job when the program ends.
     """
     while _exported:
         os.environ.pop(_exported.pop(), None)
@@ -102,11 +102,11 @@ def stop_worker() -> None:
 
 
 def worker_index() -> int:
-    """Returns this process's number in the job, from 0.
+    """Returns the rank of this process in the job, from 0.
 
     Raises:
-        NotInitializedError: init() has not been called. The functions after worker_index() in this
-            file also raise this error.
+        NotInitializedError: init() has not been called. All functions of this module but init() and
+            stop_worker() raise this error.
     """
     _check("worker_index")
     return native.rank()

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Reduces the gradients of Paddle's parameters while backward computes the gradients."""
+"""Reduces the gradients of Paddle's parameters while backward computes them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from ronda.types import ReduceOp, Wire
 
 
 class Gradient:
-    """The gradient of a parameter in the present step."""
+    """The gradient of a parameter in the current step."""
 
     def __init__(self, parameter: Any) -> None:
         self.parameter = parameter
@@ -46,11 +46,11 @@ class GradientReducer:
     """Reduces gradients in place, in every step.
 
     The first step shows how many backward passes add to each gradient. In later steps a hook
-    submits the gradient after this number of passes, while backward goes on. backward() returns
-    when all gradients are reduced. If backward() has not computed all gradients, it cannot wait for
-    the reductions, because other ranks may have computed other gradients. Gradients for which
-    backward() cannot wait stay in flight until reduce(), which submits the remaining gradients. The
-    ranks may submit gradients at different times, because tensors are matched by name.
+    submits the gradient after this number of passes, while backward continues. backward() returns
+    when all gradients are reduced. If backward() has not computed all gradients, it does not wait
+    for the reductions, because other ranks may have computed different gradients. These reductions
+    stay in flight until reduce(), which submits the remaining gradients. The ranks may submit
+    gradients at different times, because tensors are matched by name.
     """
 
     def __init__(self, op: ReduceOp, wire: Wire, prescale: float) -> None:
@@ -58,7 +58,7 @@ class GradientReducer:
         Args:
             op: the operation that combines the ranks' gradients.
             wire: the format in which the gradients are sent.
-            prescale: a factor of each rank's gradients.
+            prescale: multiplies each rank's gradients.
         """
         self._op = op
         self._wire = wire
@@ -74,8 +74,8 @@ class GradientReducer:
                 continue
             gradient = self._gradients[id(parameter)] = Gradient(parameter)
             _reduced[id(parameter)] = gradient
-            # The hook has only a weak reference to this object, because Paddle keeps the hook as
-            # long as the parameter.
+            # The hook has only a weak reference to this object, because Paddle keeps the hook for
+            # the parameter's lifetime.
             parameter._register_backward_hook(_weakly(self, GradientReducer._computed, gradient))
 
     def _computed(self, gradient: Gradient) -> None:
@@ -108,8 +108,8 @@ class GradientReducer:
             self._settle()
 
     def reduce(self, parameters: list[Any]) -> None:
-        """Reduces the gradients of this step that are not reduced yet, waits, and begins the next
-        step. If a parameter has no gradient, its gradient becomes zeros.
+        """Reduces the remaining gradients of this step, waits until all gradients are reduced, and
+        begins the next step. A parameter without a gradient gets a gradient of zeros.
 
         Args:
             parameters: the optimizer's parameters.
@@ -178,15 +178,15 @@ class GradientReducer:
 
 
 def _place_of(value: Any) -> tuple[int, int]:
-    """Returns the address of a tensor, and a version number that Paddle increases with each change
-    of the tensor.
+    """Returns the address of a tensor, and a version number that Paddle increments with each change
+    to the tensor.
     """
     return value.data_ptr(), value.inplace_version
 
 
 def _refuse_rest(gradients: list[Gradient], error: ValueError) -> None:
-    """Sends the error to the other ranks, because these ranks would wait for gradients that this
-    rank does not submit.
+    """Sends the error to the other ranks, which would otherwise wait for gradients that this rank
+    does not submit.
     """
     with contextlib.suppress(RondaError):
         for gradient in gradients:
@@ -218,5 +218,5 @@ _CHANGED = (
     "the gradient of %s was changed after backward(), while it was being reduced: change gradients"
     " only after a backward() that has computed all of them, or after reduce_gradients()"
 )
-# For the id of each parameter, the Gradient of the last reducer that watches the parameter.
+# By parameter id, the Gradient of the newest reducer that watches the parameter.
 _reduced: weakref.WeakValueDictionary[int, Gradient] = weakref.WeakValueDictionary()

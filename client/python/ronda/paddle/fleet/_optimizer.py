@@ -12,14 +12,14 @@ from ronda.types import Wire
 
 
 class DistributedOptimizer:
-    """The result of fleet.distributed_optimizer(). The step() of this wrapper applies the reduced
-    gradients. Attributes that this class lacks are taken from the optimizer.
+    """The result of fleet.distributed_optimizer(): wraps an optimizer so that step() applies the
+    reduced gradients. Other attributes are those of the wrapped optimizer.
 
-    Gradients are reduced in place. In the first step, step() reduces the gradients. In later steps,
-    the gradients are reduced while backward runs, and are complete when backward() returns. A
-    parameter without a gradient on this rank takes part with zeros. With `gradient_merge`, only
-    each k-th step() reduces and applies the sum of the backward passes, and clear_grad() does
-    nothing between the passes.
+    Gradients are reduced in place. In the first step, step() reduces them. In later steps, they are
+    reduced while backward runs, and are complete when backward() returns. A parameter without a
+    gradient on this rank takes part with zeros. With `gradient_merge`, only each k-th step()
+    reduces and applies the sum of the backward passes, and clear_grad() does nothing between the
+    passes.
     """
 
     def __init__(self, optimizer: Any, strategy: DistributedStrategy) -> None:
@@ -39,12 +39,12 @@ class DistributedOptimizer:
         return getattr(self._optimizer, name)
 
     def step(self) -> None:
-        """Reduces the gradients, and makes the optimizer apply the reduced gradients.
+        """Reduces the gradients, and then calls the optimizer's step().
 
         Raises:
-            RondaError: a reduction has failed. The optimizer has not run.
-            ValueError: Ronda does not support a gradient, or this step has more backward passes
-                that compute a gradient than any earlier step.
+            RondaError: a reduction has failed, and the optimizer has not run.
+            ValueError: Ronda does not support a gradient, the program has changed a gradient in
+                flight, or more backward passes have added to a gradient than in any earlier step.
         """
         self._done += 1
         if self._done < self._passes:
@@ -62,7 +62,7 @@ class DistributedOptimizer:
         return [], []
 
     def clear_grad(self, set_to_zero: bool = True) -> None:
-        """Clears the gradients, unless further backward passes will add to the gradients."""
+        """Clears the gradients, unless more backward passes will add to them."""
         if self._done == 0:
             self._reducer.begin_step()
             self._optimizer.clear_grad(set_to_zero)

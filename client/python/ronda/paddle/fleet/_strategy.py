@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The settings of a training, with the names of Paddle's DistributedStrategy."""
+"""The settings of a training run, named as in Paddle's DistributedStrategy."""
 
 from __future__ import annotations
 
@@ -63,11 +63,11 @@ def _nearest(name: str, known: list[str]) -> str:
 
 
 class DistributedStrategy:
-    """Settings are attributes with Paddle's names. A program may assign a dict to a configuration;
-    keys that are not in the dict keep their values.
+    """Settings are attributes, named as in Paddle. A program may assign a dict to a configuration;
+    keys that are missing from the dict keep their values.
 
     Raises, when an attribute is set:
-        AttributeError: the setting is unknown. The text names the known setting with the most
+        AttributeError: the setting is unknown. The text suggests the known setting with the most
             similar name.
         ValueError: Ronda does not support the setting, or the value has the wrong type.
     """
@@ -111,13 +111,13 @@ class DistributedStrategy:
         return {"fusion_threshold": int(self.fuse_grad_size_in_MB * 2**20)}
 
     def op(self) -> ReduceOp:
-        """Returns the operation by which gradients are reduced."""
+        """Returns the operation that reduces the gradients."""
         is_sum = self.gradient_scale_configs["scale_strategy"] == "sum"
         return ReduceOp.SUM if is_sum else ReduceOp.AVERAGE
 
     def merging(self) -> tuple[int, float]:
-        """Returns the number of backward passes per step, and the factor of the sum of their
-        gradients.
+        """Returns the number of backward passes per step, and the factor that multiplies the sum of
+        their gradients.
         """
         if not self.gradient_merge:
             return 1, 1.0

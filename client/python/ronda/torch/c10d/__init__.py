@@ -5,10 +5,10 @@
     import ronda.torch.c10d
     torch.distributed.init_process_group("ronda")
 
-The import registers the backend. Versions of PyTorch that read the entry points
-torch.distributed.backends find the backend without the import. RONDA_REPLACE_BACKEND=gloo,nccl,mpi
-makes Ronda serve programs that name another backend. With this variable,
-`python -m ronda.torch.c10d train.py` runs a program for another backend unchanged.
+The import registers the backend. PyTorch versions that load the entry points
+torch.distributed.backends do not need the import. RONDA_REPLACE_BACKEND=gloo,nccl,mpi makes Ronda
+serve programs that name one of these backends. With this variable, `python -m ronda.torch.c10d
+train.py` runs such a program unchanged.
 """
 
 from __future__ import annotations
@@ -30,11 +30,10 @@ _NAME = "ronda"
 
 
 def _create(options: Any, _backend_options: Any) -> Group | ReconfigurableGroup:
-    """Creates a group of torch.distributed. torch calls this function on the group's members.
+    """Creates a torch.distributed group. torch calls this function on the group's members.
 
     Raises:
-        ValueError: the program has chosen a backend for each device, which this group does not
-            support.
+        ValueError: the program has chosen a backend per device, which this group does not support.
     """
     is_reconfigurable = getattr(options, "enable_reconfigure", False)
     _versions.check_devices(is_reconfigurable)

@@ -5,8 +5,8 @@
     python -m ronda.torch.c10d [-m] PROGRAM [ARGUMENTS]
 
 RANK, WORLD_SIZE, LOCAL_RANK and similar variables are in the environment before the program's first
-line runs, also with mpirun and srun, which do not set these variables. A program that has the
-argument --local_rank gets this argument.
+line runs, even with mpirun and srun, which do not set them. A program that declares the argument
+--local_rank gets it.
 
 With RONDA_REPLACE_BACKEND=gloo,nccl,mpi in its environment, a program that names one of these
 backends runs on Ronda without changes.

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Carries out the collectives of torch.distributed as operations of Ronda in a process set."""
+"""Implements the collectives of torch.distributed as Ronda operations in a process set."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class _Call(NamedTuple):
 
 
 def _only(tensors: Any) -> Tensor:
-    """Returns the only tensor of a list. If `tensors` is a tensor, returns this tensor."""
+    """Returns the only tensor of a list. If `tensors` is a tensor, returns it."""
     if isinstance(tensors, Tensor):
         return tensors
     if len(tensors) != 1:
@@ -72,7 +72,7 @@ def _root(opts: Any) -> int:
     return int(getattr(opts, "rootRank", opts))
 
 
-# Returns whether an operation on a tensor, with these options of torch, uses the group's lane.
+# Returns whether an operation on a tensor, with these torch options, uses the group's lane.
 _Route = Callable[["Collectives", Tensor, Any], bool]
 
 
@@ -95,7 +95,7 @@ def _refused_for_all(
     """Decorates a collective. If this rank refuses a call, the call fails on the other ranks, too.
 
     Args:
-        route: says whether operations on a GPU's tensors use the lane; the same on all ranks.
+        route: decides whether operations on GPU tensors use the lane; the same on all ranks.
         operations: takes the method's arguments, and returns an entry for each operation that the
             other ranks have submitted: the tensor or the list of tensors of the operation.
     """
@@ -123,7 +123,7 @@ def _refused_for_all(
 
 
 def _remember(work: Work, uses: list[Span]) -> None:
-    """Keeps a Work until it has ended, even if the program has dropped the Work."""
+    """Keeps a Work until it has ended, even if the program has dropped it."""
     IN_FLIGHT.add(work, uses)
     if not _versions.HAS_BACKENDS:
         HALVES.keep(work)
@@ -148,12 +148,12 @@ _coalesced_reduction = _refused_for_all(_by_lane_if_it_reduces, _each)
 
 
 class Collectives:
-    """The collectives of a group of torch.distributed, independent of torch's class of the group.
+    """The collectives of a torch.distributed group, independent of torch's group class.
 
-    Operations have no names. The n-th collective of each rank belongs to the n-th collective of the
-    other ranks, as torch.distributed requires. A locked schedule can therefore run steps that
-    repeat. If the process set has a lane, collectives on a GPU's tensors use the lane: the caller's
-    thread gives the collectives to the GPU, in the order of the calls (client/ronda/lanes.h).
+    Operations have no names: each rank's n-th collective matches the n-th collective of the other
+    ranks, as torch.distributed requires. For this reason a locked schedule can run repeating steps.
+    If the process set has a lane, collectives on GPU tensors use it: the calling thread launches
+    the collectives on the GPU, in call order (client/ronda/lanes.h).
 
     Each method takes the arguments of torch's function with the same name, submits the collective,
     and returns a Work. A method returns None if torch would wait for the Work at once and the
@@ -178,13 +178,13 @@ class Collectives:
         self._begin(rank, ranks, process_set)
 
     def _begin(self, rank: int, ranks: Sequence[int], process_set: int) -> None:
-        """Makes this object a group of `ranks` in the present job; see __init__()."""
+        """Makes this object a group of `ranks` in the current job; see __init__()."""
         self._group_rank = rank
         self._ranks = list(ranks)
         self._process_set = process_set
         self._job = job.number()
         self._process = os.getpid()
-        # The ranks of a process set are in ascending order, but a group may have another order.
+        # The ranks of a process set are in ascending order, but a group may order them differently.
         members = sorted(range(len(ranks)), key=self._ranks.__getitem__)
         self._members = None if members == list(range(len(ranks))) else members
         self._works: list[Work] | None = None  # of the collectives that are being coalesced
@@ -197,7 +197,7 @@ class Collectives:
         """The id of Ronda's process set.
 
         Raises:
-            NotInitializedError: this process has left the job of the set, or is a child of a rank.
+            NotInitializedError: this process has left the set's job, or is a rank's forked child.
         """
         if self._job != job.number() or not native.is_initialized():
             raise NotInitializedError(
@@ -215,7 +215,7 @@ class Collectives:
         return self._submitted
 
     def _set_sequence_number_for_group(self) -> None:
-        """Does nothing, because the numbers start at 0 on every rank."""
+        """Does nothing, because sequence numbers start at 0 on every rank."""
 
     # -- Coalescing. Each operation is submitted at once, because Ronda itself fuses operations --
 
@@ -303,9 +303,9 @@ class Collectives:
         """Makes the next operations of the group fail on its other ranks.
 
         Args:
-            tensors: for each operation, one of its tensors on a GPU, or None without such a tensor.
+            tensors: for each operation, one of its tensors on a GPU, or None if it has none.
             why: the error text of this rank, which the other ranks' errors contain.
-            route: says whether operations on a GPU's tensors use the lane.
+            route: decides whether operations on GPU tensors use the lane.
             opts: torch's options.
         """
         self._lane.carries(gpu_tensor(tensors))  # opens the lane, as on the ranks that submit
@@ -323,7 +323,7 @@ class Collectives:
         return self._timeout_s
 
     def _by_member(self, values: Sequence[_Value]) -> Sequence[_Value]:
-        """Returns the values of the ranks, sorted into the order of the process set."""
+        """Returns the ranks' values, reordered as in the process set."""
         return values if self._members is None else [values[i] for i in self._members]
 
     def _parts(self, tensor: Tensor) -> Sequence[Tensor]:
@@ -552,7 +552,7 @@ class Collectives:
         opts: Any,
         counts: Sequence[int] | None = None,
     ) -> _Call:
-        """Returns the gather of dense tensors into the flat tensor `room`, or into Ronda's memory.
+        """Returns a call that gathers dense tensors into the flat tensor `room` or Ronda's memory.
 
         Args:
             data: the tensor of this rank, whose rows are gathered.

@@ -55,7 +55,7 @@ class Exchanges(LaneExchanges):
         )
 
     def _broadcast_call(self, data: Tensor, root: int, opts: Any) -> _Call:
-        """Returns the broadcast of a flat tensor from rank `root` of the job."""
+        """Returns a call that broadcasts a flat tensor from rank `root` of the job."""
         number, flat = _layout.movable(data)
         arguments = (
             None,
@@ -101,7 +101,7 @@ class Exchanges(LaneExchanges):
     def _broadcasts_into(
         self, room: Tensor, counts: Sequence[int], data: Tensor, opts: Any
     ) -> list[_Call]:
-        """Gathers parts of different sizes over the lane, by a broadcast from each member."""
+        """Gathers parts of different sizes over the lane, through a broadcast from each member."""
         calls = []
         for rank, part in zip(sorted(self._ranks), room.split(list(counts))):
             if rank == self._ranks[self._group_rank]:
@@ -124,8 +124,8 @@ class Exchanges(LaneExchanges):
     def allgather_coalesced(
         self, lists: Any, inputs: list[Tensor], opts: Any = None
     ) -> Work | None:
-        # Each list in `lists` has the tensors of a rank, but each operation needs the tensors for
-        # an input.
+        # Each list in `lists` has the outputs for the inputs of one rank, but each operation needs
+        # the outputs for the same input of every rank.
         columns = [list(column) for column in zip(*lists)]
         if len(columns) != len(inputs):
             raise ValueError(
@@ -474,7 +474,7 @@ class Exchanges(LaneExchanges):
         """Returns a Work that ends when every rank has called barrier() and the group's earlier
         collectives have ended.
 
-        As with NCCL, the host first waits for the earlier work of the GPU's current stream.
+        As with NCCL, the host first waits for earlier work on the GPU's current stream.
         """
         if self._works is None:
             self._await_collectives()
@@ -491,8 +491,8 @@ class Exchanges(LaneExchanges):
                 operation.settle()
 
     def monitored_barrier(self, timeout: Any = None, wait_all_ranks: bool = False) -> None:
-        """Blocks until every rank has called monitored_barrier(). The error names every rank that
-        has not called monitored_barrier().
+        """Blocks until every rank has called monitored_barrier(). The error names every missing
+        rank.
 
         Args:
             timeout: the longest time to wait, or options that contain this time. None means the
@@ -508,9 +508,7 @@ class Exchanges(LaneExchanges):
             raise DeadlineError(f"{self._barrier_words(seconds, str(error))}: {error}") from None
 
     def _barrier_words(self, seconds: float, error: str) -> str:
-        """Returns the text with which gloo's errors of a barrier begin, because programs look for
-        this text.
-        """
+        """Returns the prefix of gloo's barrier errors, because programs look for it."""
         missing = re.search(r"missing: rank (\d+)", error)
         if self._group_rank != 0 or missing is None:
             return (
@@ -527,8 +525,8 @@ _ANY = -1
 
 
 def _splits(kind: str, splits: Sequence[int], rows: Tensor, size: int) -> list[int]:
-    """Returns the number of rows for each rank of the group. Without splits all ranks get equally
-    many rows.
+    """Returns the number of rows for each rank of the group. Without splits, all ranks get the same
+    number of rows.
 
     Raises:
         ValueError: the splits do not add up to the tensor's rows.

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The class that torch uses for a group of torch.distributed over Ronda."""
+"""The class of a torch.distributed group over Ronda."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ def create(rank: int, ranks: Sequence[int], name: str, timeout: timedelta) -> Gr
         timeout: the deadline of the group's collectives. torch's default means the job's deadline.
 
     Raises:
-        NotInitializedError: the group of all ranks has another backend, and this process has joined
-            no job of Ronda.
+        NotInitializedError: the group of all ranks has a different backend, and this process has
+            not joined a Ronda job.
     """
     if not native.is_initialized():
         raise NotInitializedError(
@@ -43,7 +43,7 @@ def create(rank: int, ranks: Sequence[int], name: str, timeout: timedelta) -> Gr
 
 
 def backend_of(process_group: Any, device: torch.device) -> Group | None:
-    """Returns Ronda's backend of a torch group for a device, or None if another backend serves the
+    """Returns a torch group's Ronda backend for a device, or None if a different backend serves the
     device.
     """
     backend = process_group._get_backend(device)
@@ -51,7 +51,7 @@ def backend_of(process_group: Any, device: torch.device) -> Group | None:
 
 
 def group_of(process_group: Any) -> Group:
-    """Returns Ronda's backend of a torch group.
+    """Returns a torch group's Ronda backend.
 
     Raises:
         ValueError: Ronda is not a backend of the group.
@@ -69,7 +69,7 @@ def group_of(process_group: Any) -> Group:
 
 @_versions.with_other_names
 class Group(Exchanges, _versions.GroupBase):  # type: ignore[misc]
-    """A group of torch whose ranks are a process set of Ronda.
+    """A torch group whose ranks form a Ronda process set.
 
     In new versions of PyTorch this class is a Backend. In older versions this class is a whole
     ProcessGroup (see _versions).
@@ -104,7 +104,7 @@ class Group(Exchanges, _versions.GroupBase):  # type: ignore[misc]
         self.store = store
         self._options = _versions.backend_options(name, ranks, timeout_s)
         # Before 2.15 torch calls shutdown() only for the group of all ranks, and just drops the
-        # other groups. The finalizer may run in a garbage collection, so it does not wait.
+        # other groups. The finalizer may run during garbage collection, so it does not wait.
         self._end = weakref.finalize(
             self, _give_back, process_set, job.number(), native.lane_retire
         )
@@ -149,8 +149,8 @@ class Group(Exchanges, _versions.GroupBase):  # type: ignore[misc]
         """
         return self
 
-    # The following properties replace torch's own properties, which read the value from the
-    # subclass, and so would call themselves without end.
+    # The following properties replace torch's own, which read the value from the subclass, and so
+    # would recurse endlessly.
     supports_coalescing = property(lambda _: True)
     supports_splitting = property(lambda _: _versions.HAS_BACKENDS)
     supports_shrinking = property(lambda _: True)
@@ -162,7 +162,7 @@ class Group(Exchanges, _versions.GroupBase):  # type: ignore[misc]
 
     @property
     def options(self) -> Any:
-        """The group's options, which torch copies when it splits a new group from this group."""
+        """The group's options, which torch copies when it splits a new group from this one."""
         return self._options
 
     def split(self, _store: Any, ranks: Sequence[int], options: Any) -> Group:
@@ -203,7 +203,7 @@ class Group(Exchanges, _versions.GroupBase):  # type: ignore[misc]
 
     def perform_nocolor_split(self, _device: Any) -> None:
         """Does nothing. torch calls this method on ranks that are not in a new group, if their own
-        group has a device.
+        group is bound to a device.
         """
 
     def set_timeout(self, timeout: timedelta) -> None:
@@ -223,7 +223,7 @@ class Group(Exchanges, _versions.GroupBase):  # type: ignore[misc]
         self.shutdown()
 
     def shutdown(self) -> None:
-        """Removes the process set. The job goes on, because other groups may use the job."""
+        """Removes the process set. The job continues, because other groups may use it."""
         end = self._end.detach()
         if end is not None:
             process_set, job_number, _ = end[2]

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """Keeps Works alive for older versions of PyTorch. Older versions destroy the Python part of a Work
-that only C++ code holds, and the Work's C++ part would then wait without end.
+that only C++ code holds, and its C++ part would then wait forever.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _LOOKED_AT = 8  # works that each call checks: more than a call adds
 
 class Halves:
     """Keeps the newest works unchanged. Keeps 16384 earlier works without their tensors, so that
-    C++ code may wait for these works again.
+    C++ code may wait for them again.
 
     Thread-safe.
     """

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The lane of a group, which runs collectives on a GPU's tensors in the order of the calls."""
+"""The lane of a group, which runs collectives on GPU tensors in call order."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ def gpu_tensor(arguments: Iterable[Any]) -> Tensor | None:
     return None
 
 
-# The address and the number of elements of what a rank sends to another rank, or receives from it.
+# The address and the number of the elements that a rank sends to another rank, or receives from it.
 Part = tuple[int, int]
 
 NO_PART: Part = (0, 0)
 
 
 def adjacent_parts(whole: Tensor, counts: Sequence[int]) -> list[Part]:
-    """Returns the parts of a flat tensor, which have these numbers of elements."""
+    """Divides a flat tensor into parts with these numbers of elements."""
     _, moved = _layout.movable(whole)
     factor = whole.element_size() // moved.element_size()
     parts, address = [], moved.data_ptr()
@@ -50,8 +50,8 @@ def part_of(tensor: Tensor) -> Part:
 
 
 class Lane:
-    """The lane of a process set, if the set has one. With a lane, the caller's thread gives the
-    collectives to the GPU (client/ronda/lanes.h).
+    """The lane of a process set, if the set has one. With a lane, the calling thread launches the
+    collectives on the GPU (client/ronda/lanes.h).
     """
 
     def __init__(self, process_set: int) -> None:
@@ -61,11 +61,10 @@ class Lane:
     def carries(self, tensor: Tensor | None) -> bool:
         """Returns whether collectives on this tensor use the lane.
 
-        At the first collective on a GPU's tensors, opens the lane; all ranks do so.
+        Opens the lane at the first collective on GPU tensors, as all ranks do.
 
         Args:
-            tensor: a tensor of the collective on a GPU, or None if the collective has no such
-                tensor.
+            tensor: a GPU tensor of the collective, or None if it has none.
 
         Raises:
             InvalidArgumentError: the lane is not open, and a CUDA graph is being captured.
@@ -83,13 +82,13 @@ class Lane:
         return bool(self._is_open)
 
     def reduces(self, tensor: Tensor, opts: Any) -> bool:
-        """Returns whether a reduction of tensors of this kind, of any shape, uses the open lane.
+        """Returns whether the open lane serves reductions of tensors like this one, of any shape.
 
-        The result is also true if Ronda does not support the reduction, because the other ranks
-        have then called another reduction, which probably uses the lane.
+        Also returns true if Ronda does not support the reduction: the other ranks have then called
+        a different one, which probably uses the lane.
 
         Args:
-            tensor: a tensor on a GPU that is reduced.
+            tensor: a GPU tensor to reduce.
             opts: torch's options, which contain the reduce op.
         """
         if tensor.is_sparse:
@@ -102,7 +101,7 @@ class Lane:
         return native.lane_reduces(self._process_set, number, op, factor)
 
     def refuse(self, why: str) -> None:
-        """Tells the other ranks that this rank will not make its next call of the lane. REQUIRES:
+        """Tells the other ranks that this rank will not make its next call on the lane. REQUIRES:
         the lane is open, and the call would use it.
         """
         native.lane_refuse(self._process_set, " ".join(why.split()))

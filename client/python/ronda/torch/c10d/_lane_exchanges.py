@@ -26,7 +26,7 @@ class LaneExchanges(Collectives):
     """Adds exchanges over the lane, in which NCCL sends from the caller's tensors and receives into
     them. Only tensors that are not contiguous in memory are copied.
 
-    The methods have the arguments that the caller has already checked. REQUIRES: the lane is open.
+    The caller has already checked the arguments. REQUIRES: the lane is open.
     """
 
     def _gather_over_lane(

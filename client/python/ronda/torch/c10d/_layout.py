@@ -19,17 +19,17 @@ Finish = Callable[[], None] | None
 
 
 def dense(tensor: Tensor) -> Tensor:
-    """Returns the elements in row-major order. If the memory of `tensor` has this order, returns
-    `tensor`.
+    """Returns the elements in row-major order. Returns `tensor` itself if its memory has this
+    order.
 
     For a lazily conjugated or negated view, computes the values, because the view's memory has
-    other values.
+    different values.
     """
     return tensor.resolve_conj().resolve_neg().contiguous()
 
 
 def flat(tensor: Tensor) -> Tensor:
-    """As dense(), but the result has one dimension."""
+    """Like dense(), but the result has one dimension."""
     return dense(tensor).view(-1)
 
 
@@ -45,8 +45,7 @@ def reducible(tensor: Tensor, op: int) -> tuple[int, Tensor]:
     """
     elements = dense(tensor)
     if elements.is_complex():
-        # Only for these operators, a reduction of complex numbers is a reduction of their real and
-        # imaginary parts.
+        # Only these operators reduce the real and imaginary parts of complex numbers independently.
         if op not in (ReduceOp.SUM, ReduceOp.AVERAGE):
             raise ValueError(
                 f"ReduceOp.{ReduceOp(op).name} of {_tensors.describe(tensor)}: complex numbers can"
@@ -57,8 +56,8 @@ def reducible(tensor: Tensor, op: int) -> tuple[int, Tensor]:
 
 
 def movable(elements: Tensor) -> tuple[int, Tensor]:
-    """Returns the DType and the elements of a dense tensor that is only moved. If Ronda does not
-    support the tensor's dtype, the elements are bytes.
+    """Returns the DType and the elements of a dense tensor, for operations that only move it. If
+    Ronda does not support the tensor's dtype, the elements are bytes.
     """
     number = _tensors.DTYPES.get(elements.dtype)
     if number is not None:
@@ -69,9 +68,7 @@ def movable(elements: Tensor) -> tuple[int, Tensor]:
 
 
 def counts_of_sent(counts: Sequence[int], data: Tensor, elements: Tensor) -> Sequence[int]:
-    """Converts numbers of elements of `data` to numbers of rows of `elements`, which movable() has
-    returned.
-    """
+    """Converts element counts of `data` to row counts of `elements`, the result of movable()."""
     if elements.dtype is data.dtype or elements.dim() > data.dim():
         return counts
     return [count * data.element_size() for count in counts]
@@ -80,15 +77,16 @@ def counts_of_sent(counts: Sequence[int], data: Tensor, elements: Tensor) -> Seq
 def fill(tensor: Tensor, values: Tensor) -> None:
     """Copies values to a tensor. Autograd does not notice the change.
 
-    A tensor that was made in inference mode can only be changed in inference mode. Inference mode
-    belongs to a thread, and the program's thread may have left it since the operation began.
+    A tensor that was created in inference mode can only be changed in inference mode. Each thread
+    has its own mode, and the program's thread may have left inference mode since the operation
+    began.
     """
     with torch.inference_mode(tensor.is_inference()), torch.no_grad():
         tensor.copy_(values)
 
 
 def copy_back(tensor: Tensor, result: Tensor) -> Finish:
-    """Returns a function that copies a result to the present memory of `tensor`, or None if the
+    """Returns a function that copies a result to the current memory of `tensor`, or None if the
     result is already there.
     """
     if tensor.data_ptr() == result.data_ptr():
@@ -131,7 +129,9 @@ def check_dtypes(what: str, inputs: Sequence[Tensor], outputs: Sequence[Tensor])
 
 
 def check_count(what: str, kind: str, tensors: Sequence[Tensor], size: int) -> None:
-    """Raises ValueError if the number of tensors is not the number of ranks in the group."""
+    """Raises ValueError if the number of tensors does not equal the number of ranks in the
+    group.
+    """
     if len(tensors) != size:
         raise ValueError(
             f"{what}: {len(tensors)} {kind} tensors in a group of {size} ranks: pass one for each"
@@ -213,7 +213,9 @@ def _end(tensor: Tensor) -> int:
 
 
 def memory(room: Tensor | None) -> tuple[int, int]:
-    """Returns address and size in bytes of `room`, or zeros if Ronda must allocate the result."""
+    """Returns the address of `room` and its size in bytes, or zeros if Ronda must allocate the
+    result.
+    """
     return (0, 0) if room is None else (room.data_ptr(), room.numel() * room.element_size())
 
 

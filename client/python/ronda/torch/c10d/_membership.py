@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Groups of torch.distributed whose members change, for example because ranks die or are excluded.
+"""torch.distributed groups whose members change, for example because ranks die or are excluded.
 
-A process can be in only one job of Ronda at a time. To change the members of the group of all
-ranks, each member of the changed group leaves its job and joins a new job. The old job fails on
-ranks that stay in the old job, and its other groups end.
+A process can be in only one Ronda job at a time. To change the members of the group of all ranks,
+each member of the changed group leaves its job and joins a new job. The old job fails on the ranks
+that stay in it, and its other groups end.
 """
 
 from __future__ import annotations
@@ -36,7 +36,8 @@ def shrink(group: Group, excluded: Sequence[int], timeout_s: float) -> Group:
     new group's ranks.
 
     If `group` has all ranks, its remaining ranks find each other through torch's store, whose
-    server process must still run. If `group` does not have all ranks, its job must not have failed.
+    server process must still be running. If `group` does not have all ranks, its job must not have
+    failed.
 
     Args:
         group: the existing group.
@@ -77,7 +78,7 @@ def serve_all_devices(whole: Any, group: Group) -> None:
 
 
 class _Handle(NamedTuple):
-    """The address of a process, as it is sent to the other processes."""
+    """The address of a process, in the form that is sent to the other processes."""
 
     host: str
     port: int
@@ -106,8 +107,8 @@ class ReconfigurableGroup(dist.ProcessGroup):
         """
         Args:
             store: torch's store.
-            group: the group of the first members, which carries out the operations. reconfigure()
-                changes the members of `group`.
+            group: the group of the first members, which runs the operations. reconfigure() changes
+                the members of `group`.
         """
         super().__init__(store, group.rank(), group.size())
         self._group = group
@@ -128,8 +129,8 @@ class ReconfigurableGroup(dist.ProcessGroup):
 
     def get_reconfigure_handle(self) -> str:
         """Returns the address at which the other members find this process in the next
-        reconfigure(). After reconfigure() the process has another address, so a member cannot join
-        with an old address.
+        reconfigure(). reconfigure() gives the process a new address, so no member can join with an
+        old one.
         """
         if not self._handle:
             host = socket.gethostname()
@@ -140,13 +141,13 @@ class ReconfigurableGroup(dist.ProcessGroup):
         """Turns this group into the group of the processes with these handles, and blocks until
         they have joined.
 
-        Operations in flight fail. The process of the first handle becomes rank 0. A set of handles
-        is sorted as texts.
+        Operations in flight fail. The process with the first handle becomes rank 0. Handles in a
+        set are sorted as strings.
 
         Raises:
             ValueError: the handles, the uuid or the hints are wrong.
-            RondaError: the processes have not joined in time. After this error the process is in no
-                group, and may call reconfigure() again with another uuid.
+            RondaError: the processes have not joined in time. The process is then in no group, and
+                may call reconfigure() again with a new uuid.
         """
         members = list(opts.handles) if isinstance(opts.handles, list) else sorted(opts.handles)
         self._check(opts, members)

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Turns the ranks of a torch.distributed program into a job of Ronda, and a job of Ronda into
-torch's ranks.
+"""Turns the ranks of a torch.distributed program into a Ronda job, and a Ronda job into torch's
+ranks.
 
-With rondarun and mpirun Ronda knows the job, and gives torch the rank and the size. For env://
-Ronda makes a store, and sends the store's address to all ranks. With torchrun, or with the
-program's own store, torch knows the job, and rank 0 writes to the store the address where Ronda's
-ranks connect. Ronda uses the store and this address only to connect its ranks.
+With rondarun and mpirun, Ronda knows the job, and gives torch the rank and the size. For env://,
+Ronda creates a store, and sends the store's address to all ranks. With torchrun, or with the
+program's own store, torch knows the job, and rank 0 publishes through the store the address to
+which Ronda's ranks connect. Ronda uses the store and this address only to connect its ranks.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ _KEY = "ronda/job"
 # Counts the jobs that this process has formed through torch's stores. The number is the same on all
 # ranks.
 _meetings = itertools.count()
-# With these launchers the ranks find each other by the launcher's environment variables. With other
-# launchers they find each other through torch's store, which also gives the ranks a secret.
+# With these launchers the ranks find each other through the launcher's environment variables. With
+# other launchers they use torch's store, which also gives them a secret.
 _LAUNCHERS = (
     _env.Launcher.RONDARUN,
     _env.Launcher.OPEN_MPI,
@@ -58,8 +58,8 @@ def join(store: Any, rank: int, size: int) -> None:
         size: the size of the group.
 
     Raises:
-        RuntimeError: this process has already joined another job of Ronda, or the launcher's
-            variables describe another job.
+        RuntimeError: this process has already joined a different Ronda job, or the launcher's
+            variables describe a different job.
     """
     if native.is_initialized() or is_launched_for_ronda():
         job.init(USER)
@@ -90,16 +90,15 @@ def _local_place() -> dict[str, int]:
 def meeting_point(
     store: Any, key: str, rank: int, size: int, address: str, port: str | None = None
 ) -> dict[str, object]:
-    """Returns the address where the ranks of a job connect, as options of the job. Rank 0 chooses
-    the address.
+    """Returns job options with the address to which the ranks connect. Rank 0 chooses the address.
 
     Args:
-        store: a store of torch that all ranks can reach.
+        store: a torch store that all ranks can reach.
         key: the key of the address in the store. No other job uses this key.
         rank: the rank of this process in the job.
         size: the size of the job.
         address: the address at which the other ranks reach this process, if it is rank 0.
-        port: the port at which rank 0 listens. None means a free port.
+        port: the port on which rank 0 listens. None means a free port.
     """
     if size == 1:
         return {}
@@ -113,7 +112,7 @@ def meeting_point(
 
 def next_key(size: int) -> str:
     """Returns a key that no earlier job in torch's store has used. torchrun keeps its store when it
-    starts the ranks again, so keys of an earlier start may still exist.
+    restarts the ranks, so earlier keys may still exist.
     """
     return f"{_KEY}/{os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}/{size}/{next(_meetings)}"
 
@@ -123,11 +122,11 @@ def _claim_publication(store: Any, key: str) -> None:
     publish it. For the other ranks, Ronda makes this check when they connect.
 
     Raises:
-        RuntimeError: a living process already publishes the address, because a rank has started a
-            copy of itself.
+        RuntimeError: another live process already publishes the address, because a rank has started
+            a copy of itself.
     """
     own = (socket.gethostname(), os.getpid())
-    # The claim and the address have different keys, because in torch 1.13 waiting ranks do not
+    # The claim and the address use different keys, because in torch 1.13 waiting ranks do not
     # notice a value that compare_set has set.
     host, pid = json.loads(store.compare_set(key, "", json.dumps(own)))
     if (host, pid) != own and host == own[0] and _is_alive(pid):
@@ -158,9 +157,9 @@ def _own_address(size: int) -> str:
 def serve_env() -> None:
     """Makes env:// ask Ronda for rank and size if rondarun or mpirun has started the ranks.
 
-    Each rendezvous has its own store, so that a program may leave its group and create another
-    group. A program's first call to Ronda is serve_env(). If rondarun has started the program and
-    the program has the argument --local_rank, serve_env() therefore adds this argument.
+    Each rendezvous has its own store, so that a program may leave its group and create a new one.
+    serve_env() is a program's first call to Ronda. For this reason it also adds the argument
+    --local_rank, if rondarun has started the program and the program declares it.
     """
     # The module is imported by its name, because torch.distributed has a function of the same name.
     handlers = importlib.import_module("torch.distributed.rendezvous")._rendezvous_handlers
@@ -191,7 +190,7 @@ def _asked_place(url: str) -> tuple[int, int]:
 
 
 def _shared_store(timeout: timedelta | None) -> Any:
-    """Returns a store whose server is rank 0, at a port that the system has chosen."""
+    """Returns a store whose server runs in rank 0, on a port that the system has chosen."""
     limit: dict[str, Any] = {} if timeout is None else {"timeout": timeout}
     if native.rank() == 0:
         alone = native.local_size() == native.size()

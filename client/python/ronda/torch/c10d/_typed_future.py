@@ -2,9 +2,8 @@
 
 """Futures whose value C++ code accepts as a list of tensors.
 
-A future that Python completes holds a Python object. The FP16 hook that is built into DDP is C++
-code and requires a list of tensors in C++. A TorchScript function can return a list of tensors in
-C++.
+A future that Python completes holds a Python object. DDP's built-in FP16 hook is C++ code, and
+requires a C++ list of tensors. A TorchScript function can return such a list.
 """
 
 from __future__ import annotations
@@ -54,7 +53,7 @@ def _compiled() -> Any:
 
 
 class TypedPromise:
-    """A future, and the object that completes the future. torch's Future has both roles."""
+    """A future, and the object that completes it. torch's Future has both roles."""
 
     def __init__(self, tensors: list[torch.Tensor]) -> None:
         self._error = torch.empty(0, dtype=torch.uint8)

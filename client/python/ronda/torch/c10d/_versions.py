@@ -26,12 +26,12 @@ from ronda.types import ReduceOp
 _c10d: Any = _distributed_c10d
 _Method = TypeVar("_Method", bound=Callable[..., Any])
 
-# Whether Python can subclass torch's Backend, with the names that its methods have in new versions.
+# Whether Python can subclass torch's Backend, with the method names of new versions.
 HAS_BACKENDS = hasattr(getattr(_c10d, "Backend", None), "all_gather_single")
 
 GroupBase: Any = _c10d.Backend if HAS_BACKENDS else _c10d.ProcessGroup
 
-# Names that methods of a group, and those for coalescing, have in other versions of PyTorch.
+# The names of group methods, and of methods for coalescing, in other versions of PyTorch.
 _OTHER_NAMES = {
     "all_gather_single": ("_allgather_base",),
     "all_gather_single_coalesced": ("allgather_into_tensor_coalesced",),
@@ -47,8 +47,8 @@ _OTHER_NAMES = {
 
 
 def with_other_names(group: type) -> type:
-    """Decorates a class. Adds the names by which other versions of PyTorch call the methods of the
-    class.
+    """Decorates a class. Adds the names under which other versions of PyTorch call the methods of
+    the class.
     """
     for name, others in _OTHER_NAMES.items():
         method = getattr(group, name, None)
@@ -93,7 +93,7 @@ def not_compiled(method: _Method) -> _Method:
 
 # -- Options --
 
-# Ronda's op for the number of each RedOpType of torch.
+# Ronda's op for each number of torch's RedOpType.
 _OPS = {
     0: ReduceOp.SUM,
     1: ReduceOp.AVERAGE,
@@ -112,7 +112,7 @@ _OP_NAMES = ("SUM", "AVG", "PRODUCT", "MIN", "MAX", "BAND", "BOR", "BXOR", "PREM
 
 
 def op_name(opts: Any) -> str:
-    """Returns torch's name of the reduce op in a collective's options."""
+    """Returns torch's name for the reduce op in a collective's options."""
     number = _op_number(opts)
     name = _OP_NAMES[number] if number < len(_OP_NAMES) else str(number)
     return f"ReduceOp.{name}"
@@ -159,7 +159,7 @@ def blocks(opts: Any) -> bool:
 
 
 def barrier_timeout(timeout: Any) -> timedelta | None:
-    """Returns the timeout of a monitored_barrier(). New versions of torch pass options of a barrier
+    """Returns the timeout of a monitored_barrier(). New versions of torch pass barrier options
     instead of a timeout.
     """
     return getattr(timeout, "timeout", timeout)
@@ -198,10 +198,10 @@ def register(name: str, create: Callable[..., Any]) -> None:
 
 
 def check_devices(is_reconfigurable: bool) -> None:
-    """Refuses a choice such as "cpu:gloo,cuda:ronda" if one backend must serve all devices of a
+    """Rejects a choice such as "cpu:gloo,cuda:ronda" if one backend must serve all devices of a
     group.
 
-    torch does not pass the user's choice to the backend, so this function reads the choice from a
+    torch does not pass the user's choice to the backend, so this function reads it from a local
     variable of the torch function that calls the backend.
     """
     if HAS_BACKENDS and not is_reconfigurable:
@@ -235,10 +235,10 @@ def answer(work: Any) -> bool:
 
 
 def work_behind(holder: Any) -> Any:
-    """Returns the Work of Ronda that a torch Work wraps, or None.
+    """Returns the Ronda Work that a torch Work wraps, or None.
 
-    C++ code wraps a Work that is written in Python, and passes on only calls of wait() and
-    get_future(). work_behind() finds the wrapped Work by calling get_future().
+    torch's C++ code wraps a Work written in Python, and forwards only wait() and get_future().
+    work_behind() finds the wrapped Work by calling get_future().
     """
     if type(holder) is not _c10d.Work or holder._get_op_type() != _UNKNOWN_OPERATION:
         return None
@@ -267,7 +267,7 @@ def complete_groups(backend_of: Callable[[Any, Any], Any]) -> None:
     not find the Python method.
 
     Args:
-        backend_of: returns Ronda's backend of a group for a device, or None if another backend
+        backend_of: returns a group's Ronda backend for a device, or None if a different backend
             serves the device.
     """
     if not HAS_BACKENDS:
@@ -285,8 +285,8 @@ def complete_groups(backend_of: Callable[[Any, Any], Any]) -> None:
 
 
 def complete_works() -> None:
-    """Makes torch's wrapper of Ronda's Works pass on all calls. Without the change to the wrapper,
-    is_completed() would always return False.
+    """Makes torch's wrapper of Ronda's Works forward all calls. Otherwise is_completed() would
+    always return False.
     """
     if HAS_BACKENDS:
         for name in (

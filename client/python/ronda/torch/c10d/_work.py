@@ -26,15 +26,15 @@ from ronda.torch.c10d._typed_future import TypedPromise
 _NO_TIMEOUT = timedelta(0)
 
 # A callback of a future may wait for the future of another collective, as PowerSGD's callbacks do.
-# While a callback waits, Ronda's thread for callbacks cannot complete the other future, so a thread
-# of this pool completes it.
+# While a callback waits, Ronda's callback thread cannot complete the other future, so a thread of
+# this pool does.
 _thread = threading.local()
 _waiters = concurrent.futures.ThreadPoolExecutor(64, "ronda-c10d")
 
 
 def _value_or_error(future: Any) -> Any:
-    """Returns the value of a future. If the value is an exception, raises the exception, so that
-    C++ code gets an error.
+    """Returns the value of a future. If the value is an exception, raises it, so that C++ code gets
+    an error.
     """
     value = future.value()
     if isinstance(value, Exception):
@@ -46,8 +46,8 @@ _Base: Any = _distributed_c10d.Work
 
 
 class Work(_Base):  # type: ignore[misc]
-    """A collective in flight. A Work has operations of Ronda, and a function that is called after
-    these operations have ended.
+    """A collective in flight. A Work has Ronda operations, and a function to call after they have
+    ended.
 
     Any thread may wait for the Work, or get its future, any number of times.
 
@@ -78,7 +78,7 @@ class Work(_Base):  # type: ignore[misc]
                 tensors.
             number: the number of the collective in its group.
             process_set: the process set of the collective, or None for a message.
-            source: returns the rank in the group that has sent a received tensor. Called after the
+            source: returns the rank in the group that sent the received tensor. Called after the
                 operations have ended.
             parts: the Works that own the handles, if this Work does not own them.
             ended: called once, when the collective and `finish` have ended, with or without an
@@ -144,8 +144,7 @@ class Work(_Base):  # type: ignore[misc]
         return True
 
     def settle(self) -> None:
-        """Waits until the collective has ended. Does not raise the collective's error, which wait()
-        raises.
+        """Waits until the collective has ended. Does not raise the collective's error; wait() does.
 
         Raises:
             InvalidArgumentError: the current stream is being captured, and the collective is not
@@ -183,9 +182,7 @@ class Work(_Base):  # type: ignore[misc]
                 raise DeadlineError(f"{self._what} has not ended within {timeout_s:g} s")
 
     def _conclude(self) -> None:
-        """Called when the operations have ended, or when the current stream waits for the
-        operations.
-        """
+        """Called when the operations have ended, or when the current stream waits for them."""
         with self._lock:
             if self._is_over:
                 return
@@ -249,9 +246,7 @@ class Work(_Base):  # type: ignore[misc]
         return self._tensors
 
     def source_rank(self) -> int:
-        """Returns the rank in the group that has sent a received tensor, or -1 for other
-        collectives.
-        """
+        """Returns the rank in the group that sent the received tensor; -1 for other collectives."""
         return -1 if self._source is None else self._source()
 
     _source_rank = source_rank
@@ -283,7 +278,7 @@ class Work(_Base):  # type: ignore[misc]
                 self._order_current_stream()  # the future's value is there after that stream's work
             self._keep_promise(promise)
         elif first and self._origin is not None and torch.cuda.is_current_stream_capturing():
-            # Ronda's threads take no part in the capture of a CUDA graph, so this thread makes its
+            # Ronda's threads do not take part in a CUDA graph capture, so this thread makes its
             # stream wait now, and completes the future.
             self._order_current_stream()
         elif first and getattr(_thread, "completes_futures", False):
@@ -337,9 +332,9 @@ class Work(_Base):  # type: ignore[misc]
             self._conclude()
 
     def _on_side_stream(self) -> Any:
-        """Returns a context for Ronda's threads that makes the side stream current. On exit the
-        context does not switch back to the thread's first device, because the switch would allocate
-        memory on that device.
+        """Returns a context manager for Ronda's threads that makes the side stream current. It
+        leaves the thread on the stream's device, because a switch back would allocate memory on the
+        earlier device.
         """
         if self._side_stream is not None:
             torch.cuda.set_device(self._side_stream.device)

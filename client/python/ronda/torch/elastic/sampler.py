@@ -14,7 +14,7 @@ from ronda.torch._basics import rank, size
 
 
 class ElasticSampler(torch.utils.data.Sampler[int]):
-    """Distributes to the ranks the samples of the epoch that have not been processed yet.
+    """Distributes the unprocessed samples of the epoch among the ranks.
 
     Make the sampler an attribute of the TorchState, call record_batch() after each batch, and
     set_epoch() at the end of each epoch. Every rank gets the same number of samples. If necessary,
@@ -36,7 +36,7 @@ class ElasticSampler(torch.utils.data.Sampler[int]):
         self.reset()
 
     def set_epoch(self, epoch: int) -> None:
-        """Begins an epoch without processed samples."""
+        """Starts an epoch with no processed samples."""
         self.epoch = epoch
         self.processed_num = 0
         self.reset()
@@ -51,7 +51,7 @@ class ElasticSampler(torch.utils.data.Sampler[int]):
         return {"epoch": self.epoch, "processed_num": self.processed_num}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Goes on from the epoch and sample that `state_dict` names."""
+        """Continues from the epoch and sample in `state_dict`."""
         self.epoch = state_dict["epoch"]
         self.processed_num = state_dict["processed_num"]
         self.reset()

@@ -26,7 +26,7 @@ class StateHandler:
         self.save()
 
     def save(self) -> None:
-        """Saves the present state of the object."""
+        """Saves the current state of the object."""
         self._saved = copy.deepcopy(self.value.state_dict())
 
     def restore(self) -> None:
@@ -38,7 +38,7 @@ class StateHandler:
         raise NotImplementedError
 
     def set_value(self, value: Any) -> None:
-        """Replaces the handled object by another object."""
+        """Replaces the handled object."""
         self.value = value
         self.save()
 
@@ -75,7 +75,7 @@ _registry: list[tuple[type, type[StateHandler]]] = [
 
 
 def get_handler_registry() -> list[tuple[type, type[StateHandler]]]:
-    """Returns pairs of a type of attributes and its handler. TorchState uses the first pair that
+    """Returns pairs of an attribute type and its handler. TorchState uses the first pair that
     matches.
     """
     return _registry
@@ -113,9 +113,9 @@ class TorchState(ObjectState):
     ) -> None:
         """
         Args:
-            model: a model, for which a handler is made.
-            optimizer: an optimizer, for which a handler is made.
-            **kwargs: names and first values of further attributes.
+            model: a model, which gets a handler.
+            optimizer: an optimizer, which gets a handler.
+            **kwargs: names and initial values of further attributes.
         """
         objects: dict[str, Any] = {}
         handlers: dict[str, StateHandler] = {}
@@ -142,9 +142,7 @@ class TorchState(ObjectState):
         super().restore()
 
     def sync(self) -> None:
-        """Copies rank 0's state, or the newest commit's state, to all ranks, and saves the
-        state.
-        """
+        """Copies rank 0's state, or the newest commit, to all ranks, and saves it."""
         for handler in self._handlers.values():
             handler.sync(*self._root())
         super().sync()

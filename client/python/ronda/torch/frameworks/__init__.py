@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Registers Ronda's backend with frameworks above torch.distributed.
+"""Registers Ronda's backend with frameworks built on torch.distributed.
 
-Most frameworks accept the name of any backend. Some frameworks have their own list of backends. For
-each such framework, a module in this folder adds Ronda to the list. A program only has to import
-the module of its framework:
+Most frameworks accept any backend name. Some have their own list of backends; for each of them, a
+module in this folder adds Ronda to the list. A program only has to import the module of its
+framework:
 
     import ronda.torch.frameworks.transformers
 
@@ -20,14 +20,14 @@ from collections.abc import Iterator
 
 import ronda.torch.c10d  # noqa: F401  registers the backend, even if torch reads no entry points
 
-# For a framework's module, the name of the module here that registers Ronda with the framework.
+# By framework module, the name of the module here that registers Ronda with the framework.
 _TOLD = {"ignite.distributed": "ignite"}
 
 
 def tell_imported() -> None:
     """Registers Ronda with imported frameworks that would otherwise train each rank alone.
 
-    Without the registration, ignite trains each rank alone, without an error, if the program itself
+    Without the registration, ignite would silently train each rank alone if the program itself
     creates the group.
     """
     for module, name in _TOLD.items():
@@ -37,10 +37,12 @@ def tell_imported() -> None:
 
 @contextlib.contextmanager
 def known(framework: str) -> Iterator[None]:
-    """A context that raises a clear error if a module here does not find a name in a framework.
+    """A context manager that raises a clear error if a module here does not find a name in a
+    framework.
 
     Raises:
-        ImportError: this version of the framework has its list of backends under another name.
+        ImportError: this version of the framework keeps its list of backends under a different
+            name.
     """
     try:
         yield

@@ -24,11 +24,11 @@ _NAME = "ronda"
 
 
 class _Distributed(types.ModuleType):
-    """Replaces the module ignite.distributed for its helpers auto_model and auto_optim. The
-    replacement says that the backend's name is gloo instead of ronda.
+    """Replaces the module ignite.distributed for its helpers auto_model and auto_optim. Reports the
+    backend name gloo instead of ronda.
 
-    For both backends the helpers must use DistributedDataParallel without special cases. All other
-    attributes come from ignite.distributed.
+    With gloo, the helpers use DistributedDataParallel without special cases, as Ronda needs it. All
+    other attributes come from ignite.distributed.
     """
 
     def __getattr__(self, name: str) -> Any:

@@ -30,8 +30,8 @@ if not _versions.HAS_BACKENDS:
 class ProcessGroupRonda(ProcessGroupWrapper):  # type: ignore[misc]
     """A group of the processes that have the same rank in all replicas.
 
-    A process can be in only one job of Ronda at a time, so groups inside a replica of several ranks
-    need another backend.
+    A process can be in only one Ronda job at a time, so if a replica has several ranks, its own
+    groups need a different backend.
     """
 
     def _create_pg(self, store: Any, rank: int, world_size: int) -> Any:
@@ -59,9 +59,7 @@ class ProcessGroupRonda(ProcessGroupWrapper):  # type: ignore[misc]
         return whole
 
     def errored(self) -> Exception | None:
-        """Returns the failure of the job, or None. After a failure the replicas need another
-        group.
-        """
+        """Returns the job's failure, or None. After a failure the replicas need a new group."""
         try:
             with contextlib.suppress(NotInitializedError):
                 native.job_status()

@@ -2,8 +2,8 @@
 
 """Lets transformers accept `--ddp_backend ronda`: `import ronda.torch.frameworks.transformers`.
 
-TrainingArguments created in Python accept any name of a backend, but the command line only accepts
-the names in a list. The import also registers Ronda with Accelerate, which transformers uses for
+TrainingArguments created in Python accept any backend name, but the command line only accepts the
+names in a list. The import also registers Ronda with Accelerate, which transformers uses for
 training.
 """
 
