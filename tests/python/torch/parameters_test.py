@@ -136,6 +136,20 @@ class ParameterTest(TrainingCase):
                     loss.backward()
                     optimizer.step()
 
+    def test_of_orders_of_memory_that_differ_between_ranks(self):
+        # In each of these orders, the shape in memory is the same.
+        for orders in [((1, 2, 0), (2, 1, 0)), ((2, 0, 1), (0, 1, 2))]:
+            torch.manual_seed(3)
+            weight = torch.nn.Parameter(torch.zeros(3, 3, 3).permute(orders[hvd.rank() % 2]))
+            optimizer = hvd.DistributedOptimizer(torch.optim.SGD([weight], 0.1), [("w", weight)])
+            values = torch.arange(27.0).view(3, 3, 3)
+            for _ in range(4):
+                optimizer.zero_grad(set_to_none=True)
+                (weight * values * (1 + hvd.rank())).sum().backward()
+                optimizer.synchronize()
+                mean = values * ((hvd.size() + 1) / 2)
+                torch.testing.assert_close(weight.grad, mean)
+
     def test_of_another_order_of_memory_later(self):
         torch.manual_seed(3)
         model = torch.nn.Conv2d(3, 4, 3)

@@ -52,6 +52,11 @@ def kind_of(value: torch.Tensor | None) -> int:
     return DENSE + value.sparse_dim() if value.is_sparse else DENSE
 
 
+def _channels_last(dims: int) -> tuple[int, ...]:
+    """Returns the order of the dimensions in channels-last memory, or in a transposed matrix."""
+    return (0, *range(2, dims), 1) if dims > 2 else tuple(reversed(range(dims)))
+
+
 class Gradient:
     """A parameter's gradient: how it is sent, and its state in the current step."""
 
@@ -75,16 +80,19 @@ class Gradient:
         """Records the parameter's shape, dtype and memory layout, in which the gradient is sent.
 
         If the ranks' gradients have different layouts, elements at the same position in memory must
-        not be added. A gradient that is not row-major is therefore sent with its shape in memory,
+        not be added. A gradient in channels-last order is therefore sent with its shape in memory,
         after an additional first dimension of 1. No row-major gradient of the parameter has that
-        shape.
+        shape. Gradients in any other order are copied to row-major order, because the shape does
+        not tell all orders apart.
         """
         like = torch.empty_like(self.parameter)
+        order = _channels_last(like.dim())
+        self.is_row_major = like.is_contiguous() or not like.permute(order).is_contiguous()
+        if self.is_row_major:
+            like = like.contiguous()
         self.dtype, self.shape, self.strides = like.dtype, like.shape, like.stride()
-        self.is_row_major = like.is_contiguous()
         self.travels_as = tuple(like.shape)
         if not self.is_row_major:
-            order = sorted(range(like.dim()), key=lambda each: -self.strides[each])
             self.travels_as = (1, *(like.shape[each] for each in order))
 
     def begin_step(self, passes: int) -> None:
@@ -161,7 +169,7 @@ class Gradient:
             return self._dense_of_sparse(value)
         if self.has_agreed_form(value):
             return value
-        copy = torch.empty_like(self.parameter).copy_(value)
+        copy = self._empty().copy_(value)
 
         def copy_back(_: Any) -> None:
             value.copy_(copy)
@@ -169,8 +177,13 @@ class Gradient:
         self.finish = copy_back
         return copy
 
+    def _empty(self) -> torch.Tensor:
+        """Returns a new tensor in the agreed shape, dtype and layout."""
+        device = self.parameter.device
+        return torch.empty_strided(self.shape, self.strides, dtype=self.dtype, device=device)
+
     def _dense_of_sparse(self, value: torch.Tensor) -> torch.Tensor:
-        copy = torch.empty_like(self.parameter).copy_(value.to_dense())
+        copy = self._empty().copy_(value.to_dense())
         dims = value.sparse_dim()
 
         def write_back(_: Any) -> None:

@@ -155,23 +155,6 @@ def finish_current_stream() -> None:
         torch.cuda.current_stream(device).synchronize()
 
 
-def in_order(tensor: torch.Tensor) -> bool:
-    """Returns whether the elements fill the memory without gaps, in any order of the dimensions,
-    for example channels_last.
-
-    An elementwise operation can work directly on memory without gaps, if all ranks have the same
-    strides.
-    """
-    expected = 1
-    for size, step in sorted(zip(tensor.shape, tensor.stride()), key=lambda pair: pair[1]):
-        if size == 1:
-            continue
-        if step != expected:
-            return False
-        expected *= size
-    return True
-
-
 def allreduce_arguments(
     name: str | None,
     tensor: torch.Tensor,
