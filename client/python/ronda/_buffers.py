@@ -354,6 +354,8 @@ _DL_KINDS = {0: "i", 1: "u", 2: "f", 6: "b"}
 _DL_BFLOAT16 = 4
 _DL_HOST_DEVICES = (1, 3, 11)  # plain, pinned by CUDA, pinned by ROCm
 _DL_CUDA_DEVICES = (2, 13)  # of the device, managed
+# These libraries never change an array, but their capsules do not say that the memory is read-only.
+_IMMUTABLE = ("jax", "jaxlib", "tensorflow")
 
 _capsule_pointer = ctypes.pythonapi.PyCapsule_GetPointer
 _capsule_pointer.restype = ctypes.c_void_p
@@ -389,4 +391,6 @@ def _of_dlpack(value: Any, role: str) -> Buffer:
             role,
         )
     address = (tensor.data or 0) + tensor.byte_offset
-    return Buffer(dtype, shape, address, math.prod(shape) * size, True, (value, capsule), stream)
+    is_writable = type(value).__module__.partition(".")[0] not in _IMMUTABLE
+    size_in_bytes = math.prod(shape) * size
+    return Buffer(dtype, shape, address, size_in_bytes, is_writable, (value, capsule), stream)

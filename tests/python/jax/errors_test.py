@@ -40,6 +40,12 @@ class RefusalsTest(Case):
         )
         self.refused("complex64, which Ronda does not know", rj.broadcast, jnp.ones(2, "complex64"))
 
+    def test_results_in_an_array_of_jax(self):
+        array = jnp.zeros(3)
+        with self.assertRaisesRegex(ronda.InvalidArgumentError, "out cannot be written to"):
+            ronda.allreduce(np.ones(3, "float32"), out=array)
+        self.assertEqual(array.tolist(), [0, 0, 0])
+
     def test_keys(self):
         self.refused(r"key<fry>, .* pass jax.random.key_data", rj.broadcast, jax.random.key(0))
 

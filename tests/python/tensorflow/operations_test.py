@@ -29,6 +29,12 @@ def resident_mib():
 
 
 class AllreduceTest(Case):
+    def test_results_are_not_written_into_a_tensor(self):
+        tensor = tf.zeros(3)
+        with self.assertRaisesRegex(ronda.InvalidArgumentError, "out cannot be written to"):
+            ronda.allreduce(np.ones(3, "float32"), out=tensor)
+        self.assertValues(tensor, [0, 0, 0])
+
     def test_sums_of_every_dtype(self):
         for mode in self.modes():
             sums = mode(lambda *tensors: [hvd.allreduce(each, op=hvd.Sum) for each in tensors])
