@@ -55,12 +55,11 @@ class RendezvousServer {
 };
 
 struct RendezvousClientOptions {
-  std::string plugin;  // as RendezvousServer's
-  Endpoint endpoint;   // of rank 0
-  std::string secret;  // of the job; may be empty only on a loopback endpoint
-  JoinClaim claim;     // of this rank
-  absl::Duration timeout =
-      absl::Seconds(30);  // longest wait for rank 0 to appear; after that, rank 0's timeout applies
+  std::string plugin;                          // as RendezvousServer's
+  Endpoint endpoint;                           // of rank 0
+  std::string secret;                          // of the job; may be empty only on a loopback endpoint
+  JoinClaim claim;                             // of this rank
+  absl::Duration timeout = absl::Seconds(30);  // longest wait for rank 0 to appear; then rank 0's timeout applies
   // Possible reasons why rank 0 does not appear, for the error text.
   std::string advice =
       "it has not started, or MASTER_ADDR and MASTER_PORT differ between ranks, or another program holds the port";
