@@ -33,8 +33,8 @@ std::optional<ProcessStat> ReadProcessStat(pid_t pid) {
   close(fd);
   if (bytes <= 0) return std::nullopt;
   const absl::string_view text(buffer, static_cast<size_t>(bytes));
-  // The name of the command is in parentheses, but may itself contain spaces and parentheses. Fields are therefore
-  // counted from the last parenthesis.
+  // The command name is in parentheses, but may itself contain spaces and parentheses. So counts the fields after the
+  // last parenthesis.
   const size_t name_end = text.rfind(") ");
   if (name_end == absl::string_view::npos) return std::nullopt;
   constexpr int kState = 0;       // field 3 of proc(5)
@@ -58,11 +58,10 @@ ProcessId ThisProcess() {
 }
 
 bool IsAlive(const ProcessId& process) {
-  // Without /proc, only the pid is known. So the code checks with the signal 0 whether a process has this pid.
+  // Without /proc, only the pid is known. Signal 0 tells whether any process has this pid.
   if (process.start_time == 0) return kill(process.pid, 0) == 0 || errno == EPERM;
   const std::optional<ProcessStat> stat = ReadProcessStat(process.pid);
-  // With hidepid, /proc hides the processes of other users. The signal 0 still shows whether a process of another user
-  // exists.
+  // With hidepid, /proc hides other users' processes, but signal 0 still tells whether they exist.
   if (!stat.has_value()) return kill(process.pid, 0) != 0 && errno == EPERM;
   return stat->start_time == process.start_time && stat->state != 'Z' && stat->state != 'X';
 }
@@ -70,8 +69,8 @@ bool IsAlive(const ProcessId& process) {
 namespace {
 
 constexpr int kPollingIntervalMs = 200;
-// While the thread relies on descriptors, it sleeps at most kDescriptorIntervalMs, because the program may have closed
-// the descriptors. Without descriptors the thread sleeps at most kStopInterval.
+// With pidfds, the thread sleeps for at most kDescriptorIntervalMs, because the program may have closed them. Without
+// them, it sleeps for at most kStopInterval.
 constexpr int kDescriptorIntervalMs = 1000;
 constexpr absl::Duration kStopInterval = absl::Milliseconds(20);
 
@@ -128,8 +127,8 @@ void PeerMonitor::ForgetLostDescriptors() {
 }
 
 void PeerMonitor::Run() {
-  // If a pidfd was opened after the process had ended, it may belong to a later process with the same pid. So the start
-  // times are compared once, and afterwards the pidfd is known to belong to the right process.
+  // A pidfd that was opened after the process had exited may refer to a later process with the same pid. Comparing the
+  // start times once shows whether it refers to the right process.
   for (Entry& entry : entries_) {
     if (entry.pidfd >= 0 && !IsAlive(entry.peer.process)) ClosePidFd(entry);
   }
@@ -157,7 +156,7 @@ bool PeerMonitor::Sleep() {
     if (entry.pidfd >= 0) fds_.push_back({.fd = entry.pidfd, .events = POLLIN, .revents = 0});
     if (entry.pidfd < 0) timeout_ms = kPollingIntervalMs;
   }
-  // If poll() fails, the thread sleeps and then continues, because it must still notice the end of a rank.
+  // If poll() fails, the thread sleeps and continues, because it must still detect the exit of a rank.
   if (poll(fds_.data(), fds_.size(), timeout_ms) < 0) absl::SleepFor(kStopInterval);
   return !is_stopping_;
 }

@@ -40,7 +40,7 @@ inline void CpuRelax() {
 //   doorbell.StartPolling();
 //   uint32_t seen;
 //   do seen = doorbell.RingsWhilePolled(); while (!condition && may_wait());
-//   if (doorbell.StopPolling(seen)) doorbell.Ring(); // the poller may have missed a ring, so the sleepers must check
+//   if (doorbell.StopPolling(seen)) doorbell.Ring();  // the poller may have missed a ring, so the sleepers must check
 //
 // A poller that has found its condition true often polls again soon. The ringing thread can then wait briefly until the
 // poller is back, which costs both threads less than waking a sleeper.

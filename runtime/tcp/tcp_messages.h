@@ -25,7 +25,7 @@ namespace ronda {
 // are, so that the kernel copies them directly from or to the messages, without another buffer.
 //
 //   queue.Add(data, bytes);
-//   const size_t count = queue.Fill(vectors); // sendmsg or recvmsg then moves some of the bytes
+//   const size_t count = queue.Fill(vectors);  // sendmsg or recvmsg then moves some of the bytes
 //   RONDA_RETURN_IF_ERROR(queue.Advance(moved));
 //
 // Sender and receiver use the queue in the same way. The sender writes the lengths of its messages to the stream. The

@@ -54,7 +54,7 @@ using TuningPoint = std::vector<size_t>;
 //
 //   while (!tuner.finished()) {
 //     ... apply tuner.point(); tuner.BeginMeasuring(); ...
-//     tuner.AddRound(time); // after every round; point() may have changed afterwards
+//     tuner.AddRound(time);  // after every round; point() may have changed afterwards
 //   }
 //
 // The search changes one dimension at a time. A *screening* measures all values of a dimension, interleaved with the
