@@ -58,10 +58,11 @@ ProcessId ThisProcess() {
 }
 
 bool IsAlive(const ProcessId& process) {
-  // Without /proc, only the pid is known. Signal 0 tells whether any process has this pid.
+  // Without /proc, only the pid is known. So the code checks with the signal 0 whether a process has this pid.
   if (process.start_time == 0) return kill(process.pid, 0) == 0 || errno == EPERM;
   const std::optional<ProcessStat> stat = ReadProcessStat(process.pid);
-  // With hidepid, /proc hides other users' processes, but signal 0 still tells whether they exist.
+  // With hidepid, /proc hides the processes of other users. The signal 0 still shows whether a process of another user
+  // exists.
   if (!stat.has_value()) return kill(process.pid, 0) != 0 && errno == EPERM;
   return stat->start_time == process.start_time && stat->state != 'Z' && stat->state != 'X';
 }

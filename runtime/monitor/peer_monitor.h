@@ -35,14 +35,15 @@ struct ProcessStat {
   pid_t parent = 0;
   uint64_t start_time = 0;
 };
-// Reads what /proc says about the process `pid`. Returns nullopt if there is no such process. Allocates no memory,
-// because the monitor must keep working after memory has run out.
+// Reads the facts about the process `pid` from /proc. Returns nullopt if the process does not exist. Allocates no
+// memory, because peers must also be watched after memory has run out.
 std::optional<ProcessStat> ReadProcessStat(pid_t pid);
 
 // Returns the calling process.
 ProcessId ThisProcess();
 
-// Returns whether `process` is still running. A zombie is not running.
+// Returns whether `process` is still running. A process that has ended is not running, even if its parent has not
+// reaped it yet.
 bool IsAlive(const ProcessId& process);
 
 // The failure text on the other ranks if a rank's program returned from main() or called exit().
