@@ -144,7 +144,7 @@ constexpr bool Supports(ReduceOp op, DType dtype) { return op < ReduceOp::kBitAn
 
 namespace kernels {
 
-// Elements are scaled by multiplying by `multiplier` and dividing by `divisor`.
+// Scales elements: multiplies them by `multiplier` and divides them by `divisor`.
 //
 // Floating-point elements are multiplied by the factor multiplier / divisor, computed once in fp64 and rounded to the
 // type of the arithmetic (fp32 for 16-bit types). An integer x, which is an element or a sum in a wider type

@@ -146,8 +146,8 @@ HWY_INLINE hn::Vec<D> Fp32FromFp64RoundToOdd(D d, hn::Vec<hn::Rebind<double, D>>
   const hn::Rebind<double, D> wide;
   const hn::RebindToUnsigned<D> du;
   const auto nearest = Fp32FromFp64(d, value);
-  // Positive where the magnitude of `nearest` is too small, negative where it is too large, and NaN for infinity and
-  // NaN.
+  // `error` is positive where the magnitude of `nearest` is too small, negative where it is too large, and NaN for
+  // infinity and NaN.
   const auto error = hn::Sub(hn::Abs(value), hn::Abs(hn::PromoteTo(wide, nearest)));
   const auto zero = hn::Zero(wide);
   const auto too_large = hn::IfThenElseZero(hn::Lt(error, zero), hn::Set(wide, 1.0));

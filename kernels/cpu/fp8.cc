@@ -104,7 +104,7 @@ HWY_INLINE hn::Vec<D> RoundToGrid(D d, hn::Vec<D> value) {
   return hn::BitCast(d, hn::Or(hn::BitCast(du, rounded), sign));
 }
 
-// Which numbers of a block LargestMagnitude() considers.
+// Selects the numbers of a block that LargestMagnitude() considers.
 struct AllNumbers {
   template <class D>  // of int32_t
   static HWY_INLINE hn::Vec<D> Counted(D, hn::Vec<D> magnitude) {

@@ -80,7 +80,7 @@ struct Extent {
   uint64_t count = 0;  // elements
 };
 
-// Sets found[i] to whether tensor i contains infinity or NaN (0 or 1). Floating-point types only.
+// Sets found[i] to 1 if tensor i contains infinity or NaN, otherwise to 0. Floating-point types only.
 struct NonFiniteCall {
   const Extent* tensors = nullptr;
   int tensor_count = 0;

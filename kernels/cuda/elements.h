@@ -18,7 +18,7 @@
 #define RONDA_HOST_DEVICE
 #endif
 
-// For loops over an array that must stay in registers.
+// Goes before a loop over an array that must stay in registers.
 #ifdef __CUDA_ARCH__
 #define RONDA_UNROLL _Pragma("unroll")
 #else

@@ -21,8 +21,8 @@ struct HostLaunch {
   template <class Body>
   int operator()(const Body& body, uint32_t blocks) const {
     const uint32_t grid = std::min(blocks, kMaxGrid);
-    // A device runs blocks in any order. So this loop starts in the middle, so that neither the first nor the last
-    // block runs last.
+    // A device runs blocks in any order. This loop starts in the middle, so that neither the first nor the last block
+    // runs last.
     for (uint32_t i = 0; i < grid; ++i) body(HostBlock((grid / 2 + i) % grid, grid));
     return 0;
   }

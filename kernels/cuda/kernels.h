@@ -18,8 +18,8 @@ int DeviceAddScaled(const AddScaledCall& call, void* stream);
 int DeviceDots(const DotsCall& call, void* stream);
 int DeviceCombine(const CombineCall& call, void* stream);
 
-// Load all of these kernels onto the current device, and return 0 or a cudaError_t. Otherwise CUDA loads each kernel at
-// its first launch, and may wait for the device before that.
+// Load all of these kernels onto the current device, and return 0 or a cudaError_t. Without these calls, CUDA loads
+// each kernel at its first launch, and may wait for the device before that.
 int LoadMapKernels();
 int LoadReduceKernels();
 int LoadGradientKernels();

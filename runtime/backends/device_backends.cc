@@ -243,7 +243,7 @@ absl::StatusOr<DeviceTransport> ConnectStaged(const DeviceSupport::Request& requ
   return DeviceTransport{.communicator = std::move(communicator)};
 }
 
-// Rate NCCL on each host, combined with pinned memory or with NCCL between hosts.
+// Rate the backends that combine NCCL on each host with pinned memory, or with NCCL, between hosts.
 absl::StatusOr<std::string> RateHierarchicalStaged(const DeviceSituation& situation) {
   std::string objection = ObjectionToLevels(situation);
   if (objection.empty()) objection = ObjectionToNcclOnHosts(situation);

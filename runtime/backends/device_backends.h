@@ -54,7 +54,7 @@ struct NcclSettings {
 // DecodeDeviceFacts().
 absl::StatusOr<NcclSettings> NcclSettingsOf(absl::Span<const std::string> facts);
 
-// What the choice between backends for GPU memory depends on.
+// The facts that decide between the backends for GPU memory.
 struct DeviceSituation {
   absl::Span<const DeviceFacts> facts;  // by rank
   const HostMap* hosts = nullptr;       // the levels of the hosts' communicator; nullptr: it has one level

@@ -29,8 +29,8 @@ constexpr std::pair<absl::string_view, LogLevel> kLogLevels[] = {{"debug", LogLe
                                                                  {"error", LogLevel::kError},
                                                                  {"off", LogLevel::kOff}};
 
-// Reads after what times a stalled operation is reported and fails. RONDA_STALL_WARNING must not exceed the deadline;
-// its default is lowered to the deadline if necessary.
+// Reads the times after which a stalled operation is reported, and after which it fails. RONDA_STALL_WARNING must not
+// exceed the deadline; its default is lowered to the deadline if necessary.
 absl::Status ReadStallTimes(const EnvironmentVariables& variables, Tunables* tunables) {
   RONDA_RETURN_IF_ERROR(variables.ReadDuration(
       "RONDA_STALL_WARNING",

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The backends that carry tensors between ranks. Each is an entry of a list in host_backends.cc or device_backends.cc,
-// from which the values of RONDA_BACKEND and RONDA_DEVICE_BACKEND, their error and help texts, and the choice by score
-// are derived.
+// The backends that carry tensors between ranks. Each is an entry in a list in host_backends.cc or device_backends.cc.
+// These lists determine the values of RONDA_BACKEND and RONDA_DEVICE_BACKEND, their error and help texts, and the
+// choice by score.
 #ifndef RONDA_RUNTIME_BACKENDS_REGISTRY_H_
 #define RONDA_RUNTIME_BACKENDS_REGISTRY_H_
 
@@ -49,7 +49,7 @@ struct Carrier {
       const FoundJob& job, const std::vector<MessageGroup>& groups, const std::function<absl::Status()>& job_failure);
 };
 
-// What the choice between backends for host memory depends on.
+// The facts that decide between the backends for host memory.
 struct HostSituation {
   int hosts = 1;
   int most_ranks_on_a_host = 1;
@@ -100,8 +100,8 @@ std::vector<absl::string_view> DeviceBackendNames();
 // Returns none if there is no such backend or family.
 std::vector<const HostBackend*> HostBackendsMeantBy(absl::string_view value);
 
-// Return whether at least one (MayNeed) or all (AlwaysNeeds) of the backends that RONDA_BACKEND=`value` can mean have a
-// carrier with these needs.
+// Of the backends that RONDA_BACKEND=`value` can mean, MayNeed() returns whether any has a carrier with these needs,
+// and AlwaysNeeds() whether all do.
 bool MayNeed(absl::string_view value, Carrier::Needs needs);
 bool AlwaysNeeds(absl::string_view value, Carrier::Needs needs);
 

@@ -205,8 +205,8 @@ inline constexpr ReductionTraits kReductions[] = {
 };
 inline constexpr int kReductionCount = static_cast<int>(std::size(kReductions));
 
-// The format in which reductions send floating-point elements between ranks. A format does not change elements of
-// dtypes to which it does not apply. Numeric values are part of the C ABI (ronda_compression) and of the protocol.
+// The format in which reductions send floating-point elements between ranks. Elements of dtypes that the format does
+// not cover travel unchanged. Numeric values are part of the C ABI (ronda_compression) and of the protocol.
 enum class WireFormat : uint8_t { kNone = 0, kFloat16 = 1, kBfloat16 = 2, kFp8E4M3 = 3, kFp8E5M2 = 4 };
 
 struct WireFormatTraits {

@@ -34,8 +34,8 @@ inline absl::Status Attribute(const absl::Status& failure, const Peer& peer) {
 // Returns "rank 3" or "ranks 1, 3". Names only the first ranks of a long list, as in "ranks 1, 2, 3 and 40 more".
 std::string NameRanks(const std::vector<RankId>& ranks);
 
-// A rank's numbers in the job, in its local group and in its cross group. A local group is the ranks of one host; a
-// cross group is the ranks of different hosts with the same local rank.
+// A rank's numbers in the job, in its local group and in its cross group. Ranks of one host form a local group; ranks
+// of different hosts with the same local rank form a cross group.
 struct Topology {
   RankId rank = 0;
   int size = 1;

@@ -21,8 +21,8 @@ std::optional<std::vector<std::string>> SlurmHosts(absl::string_view list);
 // hosts.
 std::optional<std::vector<int>> SlurmTaskCounts(absl::string_view list);
 
-// srun did not start a step whose SLURM_STEP_ID is at least this number; it is, for example, a batch script or an
-// interactive shell.
+// Steps with this SLURM_STEP_ID or a higher one, such as batch scripts and interactive shells, were not started by
+// srun.
 inline constexpr int64_t kSlurmSpecialSteps = 0xfffffff0;
 
 // Returns whether srun started the step with this SLURM_STEP_ID. Returns true if the value is not a number.

@@ -64,8 +64,8 @@ struct WaitLimits {
 };
 
 // Returns how long a rank waits for the coordinator's answer. The coordinator fails a stalled tensor at the deadline,
-// so the result is the deadline plus a margin. If the coordinator has not answered by then, the rank concludes that it
-// no longer runs.
+// so the result is the deadline plus a margin. A rank that gets no answer by then concludes that the coordinator is no
+// longer running.
 inline absl::Duration AnswerDeadline(const WaitLimits& limits) {
   return limits.deadline + std::max(absl::Seconds(1), limits.deadline / 4);
 }

@@ -170,7 +170,7 @@ class Communicator {
   virtual absl::Status Barrier(const CallInfo& info) = 0;
 
   // The new values take effect with the next call. Every rank must call Tune() with the same values at the same point
-  // in the sequence of calls. A backend rounds values that it cannot use to values that it can.
+  // in the sequence of calls. A backend that cannot use a value rounds it to one that it can use.
   virtual void Tune(const Tuning& tuning) = 0;
 };
 

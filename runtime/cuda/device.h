@@ -80,8 +80,8 @@ class DeviceEvent {
   // Blocks until the device has passed the point.
   // Errors: as done().
   absl::Status Wait() const;
-  // Returns how long after `earlier` the device passed this point, accurate to about half a microsecond, or less for a
-  // second or more.
+  // Returns how long after `earlier` the device passed this point. Accurate to about half a microsecond; less accurate
+  // for a second or more.
   // REQUIRES: both events are timed.
   // Errors: INTERNAL for a driver error, or if the device has not passed both points.
   absl::StatusOr<absl::Duration> Since(const DeviceEvent& earlier) const;
@@ -123,8 +123,8 @@ class DeviceMemory {
   std::byte* data() const { return data_; }
   size_t size() const { return size_; }
 
-  // Makes this object never free the memory, because a call that frees memory which the device may still use would wait
-  // for the device, perhaps for ever.
+  // Prevents this object from freeing the memory. While the device may still use it, freeing it would wait for the
+  // device, perhaps for ever.
   void Abandon() { data_ = nullptr; }
 
  private:

@@ -62,13 +62,13 @@ struct ronda_cuda_plugin {
   // Writes at most `size` bytes to `text`, including a terminating zero.
   void (*error_text)(int error, char* text, size_t size);
 
-  // Sets *count to the number of devices, or to 0 with an error if there is no suitable driver.
+  // Sets *count to the number of devices. Without a suitable driver, sets it to 0 and returns an error.
   int (*device_count)(int* count);
   int (*describe)(int device, ronda_cuda_device* description);
   int (*use_device)(int device);       // in this thread
   int (*current_device)(int* device);  // of this thread
-  // Like use_device, but does nothing if this process has not used the device yet. (The current device of a thread that
-  // has not chosen one is 0. Calling use_device for it would take up memory on device 0.)
+  // Like use_device, but does nothing if this process has not used the device yet. (For a thread that has not chosen a
+  // device, device 0 is current, and calling use_device for it would occupy memory on device 0.)
   int (*restore_device)(int device);
   // Loads all kernels onto this thread's device. May wait for the device. Must be called before the device has work
   // that waits for other ranks. Otherwise CUDA would load each kernel at its first launch, and might wait for the

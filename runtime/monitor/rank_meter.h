@@ -48,8 +48,8 @@ class RankMeter {
   // Must be called when the ranks make their next collective call without this rank.
   void PassBucket() { NextBucket(); }
 
-  // Must be called when this rank starts its next collective call. `ready` is when all tensors of the call were ready,
-  // and not later than `now`.
+  // Must be called when this rank starts its next collective call. `ready` is when all tensors of the call became
+  // ready, at the latest `now`.
   struct Bucket {
     OpType op = OpType::kAllreduce;
     BucketMode mode = BucketMode::kNegotiated;

@@ -48,8 +48,8 @@ struct DeviceTimes {
 // disappears when the rank and all readers have exited, for whatever reason. A process that becomes a rank again after
 // shutdown() creates a new memfd.
 //
-// Only the rank's own threads write to its RankWords, so two ranks never write to the same cache line. Only the request
-// (RankRequestWords) is written by another process, and has its own cache lines.
+// Only the rank's own threads write to its RankWords, so two ranks never write to the same cache line. The exception is
+// the request (RankRequestWords), to which another process writes. It has its own cache lines.
 //
 // Memory ordering: `magic` is stored last, with release, and thereby publishes the constant words. Counters are
 // independent of each other, and are read and written with relaxed order. `current` protects `current_since`, and the

@@ -90,8 +90,8 @@ class MessageServer {
     kAll,
     kThisUser,  // and root; does not check callers from other hosts
   };
-  // Returns which callers a server accepts whose clients must prove that they know `secret`. On loopback the secret may
-  // be empty: the server then only accepts processes of this user and of root.
+  // Returns which callers to accept on a server whose clients must prove that they know `secret`. On loopback the
+  // secret may be empty: the server then only accepts processes of this user and of root.
   static Callers CallersWith(absl::string_view secret) { return secret.empty() ? Callers::kThisUser : Callers::kAll; }
 
   struct Options {
@@ -103,7 +103,7 @@ class MessageServer {
     size_t clients = 0;  // expected to connect at the same time; raises the limit by this number
     Callers callers = Callers::kAll;
     // Called once for each new stream. Must open or end the stream, either during the call or later. `method` is the
-    // name that the client has called.
+    // name of the method that the client calls.
     std::function<void(absl::string_view method, MessageStream stream)> accept;
   };
 

@@ -94,7 +94,7 @@ absl::Status ReadMaster(const EnvironmentVariables& variables, VariableName addr
   return absl::OkStatus();
 }
 
-// Reads the address of rank 0 from RONDA_MASTER_ADDR and RONDA_MASTER_PORT, with which Ronda works alongside torchrun,
+// Reads the address of rank 0 from RONDA_MASTER_ADDR and RONDA_MASTER_PORT. They let Ronda work alongside torchrun,
 // whose own store listens on MASTER_PORT.
 absl::Status CompleteMaster(const EnvironmentVariables& variables, JobEnvironment* job) {
   RONDA_RETURN_IF_ERROR(ReadMaster(variables, "RONDA_MASTER_ADDR", "RONDA_MASTER_PORT", job));

@@ -28,7 +28,7 @@ struct Requirement {
   absl::string_view remedy;
 };
 
-// In this order, because a difference in one fact can cause differences in later ones.
+// The order matters, because a difference in one fact can cause differences in later ones.
 constexpr Requirement kRequirements[] = {
     {kVersionFact, "install one version on all hosts"},
     {kByteOrderFact, "use hosts of one byte order"},

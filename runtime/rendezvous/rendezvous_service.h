@@ -48,8 +48,8 @@ class RendezvousService {
   // for an unknown nonce; PERMISSION_DENIED for a wrong proof; the error with which the rendezvous failed.
   std::optional<Ticket> Join(const v1::JoinRequest& request, const JoinDone& done);
 
-  // Must be called when the rank of a Join() no longer waits for the answer. If it has not been answered yet, calls its
-  // `done` with CANCELLED, and another process may then join as this rank.
+  // Must be called when the rank behind a Join() no longer waits for the answer. Calls its `done` with CANCELLED if the
+  // Join() has not been answered yet. Another process may then join as this rank.
   void Abandon(Ticket ticket);
 
   // Blocks until all ranks have joined. The rendezvous fails at the deadline, or if the ranks contradict each other.

@@ -34,8 +34,8 @@ inline void CpuRelax() {
 //   const uint32_t heard = doorbell.Rings();
 //   if (!condition) doorbell.Sleep(heard, timeout);   // the thread that makes the condition true rings afterwards
 //
-// A thread can also poll the condition. It then acts while the other threads stay asleep: during polling, rings are
-// counted, but wake no thread.
+// A thread can also poll the condition. While it polls, rings are counted but wake no thread, so the other threads stay
+// asleep:
 //
 //   doorbell.StartPolling();
 //   uint32_t seen;

@@ -20,10 +20,10 @@
 
 namespace ronda {
 
-// One rank's membership in a job whose ranks share memory or, if the job runs on several hosts, in its part on this
-// host. Has the memory, the identities of the other ranks, the job's first failure, and a monitor that fails the job
-// when a peer dies. The control plane and the communicator use it. The ranks of a world are numbered from 0. Peers and
-// flight recorders are numbered like the ranks of the whole job.
+// One rank's membership in a job whose ranks share memory. If the job runs on several hosts, covers only this host. Has
+// the memory, the identities of the other ranks, the job's first failure, and a monitor that fails the job when a peer
+// dies. The control plane and the communicator use it. The ranks of a world are numbered from 0. Peers and flight
+// recorders are numbered like the ranks of the whole job.
 //
 // Thread-safe.
 class ShmWorld {

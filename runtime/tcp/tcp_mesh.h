@@ -45,7 +45,7 @@ struct TcpMeshOptions {
 // Connects this rank to its partners in each of `levels`, all of which must contain it. This rank calls its
 // lower-ranked partners, and its higher-ranked partners call it. Both ends of a connection prove that they know the
 // job's secret (tcp_handshake.h). Drops callers that fail to do so, or that send nothing, without waiting for them.
-// Retries a call that fails or gets no answer until `timeout`.
+// Until `timeout`, retries calls that fail or get no answer.
 //
 // Blocks until all connections exist. Returns one PointToPoint per level, in the order of `levels`. Errors:
 // DEADLINE_EXCEEDED that names the missing ranks and, if known, the reason; the job's failure; RESOURCE_EXHAUSTED if

@@ -67,7 +67,7 @@ class BlockReducer {
   alignas(64) char accumulator_[kBlockBytes];
 };
 
-// Returns an error if the members have different counts, with which a call would read beyond the end of a buffer. The
+// Returns an error if the members' counts differ, because the call would then read beyond the end of a buffer. The
 // negotiation ensures that they are equal.
 absl::Status CheckEqualCounts(absl::Span<const void* const> posts) {
   const absl::Span<const Segment> first = static_cast<const ReduceArithmetic*>(posts[0])->buffer().segments();

@@ -130,9 +130,9 @@ struct MessageReduceMemory {
 };
 
 // Executes one long reduction. Each member reduces one part of the data, its *region*, which is divided into *slices*.
-// All members send their contributions to a region to its member, slice by slice, in the wire format. This member
-// reduces them, and sends the results to all members that receive any of them. While slice k travels, slice k - 1 is
-// reduced, and the results of slice k - 2 arrive.
+// Slice by slice, each member gets all contributions to its region in the wire format, reduces them, and sends the
+// results to all members that receive any of them. While slice k travels, slice k - 1 is reduced, and the results of
+// slice k - 2 arrive.
 //
 //                    contributions            results
 //   all receive all  to equal regions         to all

@@ -33,13 +33,13 @@ enum class NcclWindows : uint8_t { kNone, kSymmetric };
 // Owns one rank's NCCL communicators. Each group of ranks gets an Entry when it first has data to send.
 //
 // A group has two communicators, the *parent* and its *child*. The parent's calls return at once, because NCCL starts a
-// thread for each of them, for which this class waits with a warning and a deadline. So no call to the parent hangs,
-// even if a peer fails. The parent is only used to create the child (ncclCommSplit), and to abort it. All collective
-// calls go to the child. Its calls block, because NCCL executes them on the calling thread instead of starting one.
-// Parent and child share their resources, including the flag that notifies NCCL's threads and kernels of an abort. So
-// aborting the parent ends a call that is stuck in the child, without freeing anything that the call uses. The child is
-// freed when no thread is inside one of its calls. NCCL before 2.18 cannot split communicators; collective calls then
-// go to the parent.
+// thread for each of them. This class waits for that thread, with a warning and a deadline. So no call to the parent
+// hangs, even if a peer fails. The parent is only used to create the child (ncclCommSplit), and to abort it. All
+// collective calls go to the child. Its calls block, because NCCL executes them on the calling thread instead of
+// starting one. Parent and child share their resources, including the flag that notifies NCCL's threads and kernels of
+// an abort. So aborting the parent ends a call that is stuck in the child, without freeing anything that the call uses.
+// The child is freed when no thread is inside one of its calls. NCCL before 2.18 cannot split communicators; collective
+// calls then go to the parent.
 //
 // Thread-compatible, except failure() and Abort(), which any thread may call. NCCL allows only one thread at a time to
 // use a communicator, except for ncclCommGetAsyncError, which need not wait for a call to the child. For all other

@@ -104,8 +104,8 @@ class Envelope {
   msghdr header_ = {};
 };
 
-// Sends and receives the files of one exchange, alternately, because a receiver's full socket accepts no datagrams
-// until that rank receives some.
+// Sends and receives the files of one exchange, alternately, because a rank whose socket is full accepts no more
+// datagrams until it receives some.
 class Turns {
  public:
   Turns(int socket, absl::Span<const UniqueFd> files, absl::Span<const FileExchange::Address> addresses,
@@ -143,7 +143,8 @@ class Turns {
       Envelope envelope(&letter);
       envelope.Enclose(files_, &receiver);
       if (sendmsg(socket_, envelope.header(), MSG_DONTWAIT | MSG_NOSIGNAL) < 0) {
-        // ETOOMANYREFS: too many of this user's files are in flight. Passes when the receivers have received them.
+        // ETOOMANYREFS: too many of this user's files are in flight. The error passes once the receivers have received
+        // them.
         if (errno == EAGAIN || errno == ENOBUFS || errno == EINTR || errno == ETOOMANYREFS) return absl::OkStatus();
         return absl::ErrnoToStatus(errno, absl::StrCat("sending the file of a GPU's memory to rank ",
                                                        ranks_[static_cast<size_t>(unsent_.back())],

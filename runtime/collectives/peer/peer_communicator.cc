@@ -18,7 +18,7 @@ constexpr absl::Duration kPollInterval = absl::Microseconds(100);
 // How long the destructor waits for the device if nothing has failed.
 constexpr absl::Duration kEndDeadline = absl::Minutes(1);
 
-// Sets a flag during the lifetime of the object, while a thread is in a call.
+// Keeps a flag set while a thread is in a call.
 class InCall {
  public:
   explicit InCall(std::atomic<bool>* flag) : flag_(*flag) { flag_.store(true); }

@@ -17,8 +17,8 @@
 namespace ronda {
 
 // Executes the collectives of one group of a PeerCommunicator that only move bytes. They proceed in rounds: each member
-// copies the next bytes of its input into its slot, the members meet, and each copies its bytes from the others' slots.
-// A member's bytes for itself bypass the slots.
+// copies the next bytes of its input into its slot, the members meet, and each copies the bytes meant for it from the
+// others' slots. A member's bytes for itself bypass the slots.
 //
 // Thread-compatible.
 class PeerExchange {

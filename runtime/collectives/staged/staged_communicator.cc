@@ -90,8 +90,8 @@ class StagedBroadcast : public StagedCall {
   Staging* const staging_;
 };
 
-// An allgather in rounds, in each of which every member sends the next bytes of its input. The bytes of all members
-// together fit into a slot.
+// An allgather in rounds: in each, every member sends the next bytes of its input. The bytes of all members together
+// fit into a slot.
 class StagedAllgather : public StagedCall {
  public:
   StagedAllgather(const AllgatherCall& call, const Members& members, Communicator* host, Staging* staging);
@@ -110,7 +110,7 @@ class StagedAllgather : public StagedCall {
   const size_t rounds_;
 };
 
-// An alltoall in rounds, in each of which every member sends each receiver the next bytes of its piece.
+// An alltoall in rounds: in each, every member sends each receiver the next bytes of its piece.
 class StagedAlltoall : public StagedCall {
  public:
   StagedAlltoall(const AlltoallCall& call, const Members& members, Communicator* host, Staging* staging);
@@ -122,7 +122,7 @@ class StagedAlltoall : public StagedCall {
 
  private:
   size_t PieceBytes(int sender, int receiver) const { return call_.bytes[sender * members_.size() + receiver]; }
-  // The offset in a slot of the pieces that this rank receives.
+  // Returns the offset of the received pieces in a slot.
   size_t ReceivedAt() const { return share_ * members_.size(); }
 
   const AlltoallCall& call_;

@@ -17,7 +17,7 @@
 
 namespace ronda {
 
-// A collective whose data passes through host memory in rounds, each of which uses a slot of pinned memory.
+// A collective whose data passes through host memory in rounds. Each round uses a slot of pinned memory.
 class StagedCall {
  public:
   virtual ~StagedCall() = default;

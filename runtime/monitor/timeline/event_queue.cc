@@ -46,7 +46,7 @@ bool EventQueue::IsWorthWaking() const {
 }
 
 void EventQueue::Wake() {
-  // Only one of several threads that find the reader asleep wakes it.
+  // If several threads find the reader asleep, only one of them wakes it.
   if (reader_.exchange(Reader::kAwake) == Reader::kAwake) return;
   { const MutexLock lock(&mu_); }
   changed_.NotifyAll();

@@ -91,7 +91,7 @@ class Timeline {
 
   // Does nothing while the timeline is off.
   void Record(const TimelineEvent& event) {
-    // The acquire load makes the queue that Start() created visible.
+    // The acquire load makes the queue from Start() visible.
     if (EventQueue* const queue = queue_.load(std::memory_order_acquire)) queue->Push(event);
   }
 
