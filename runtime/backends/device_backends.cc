@@ -324,7 +324,8 @@ std::string DeviceBackends::Facts(Device& device) {
                        .windows = nccl_.windows == NcclWindows::kSymmetric ? "symmetric" : "",
                        .in_place = nccl_.reduces_in_place ? "adjacent" : ""};
   ronda_cuda_device description = {};
-  // If the device's identity is unknown, assumes that no other rank uses the device.
+  // If the device's identity is unknown, leaves these fields empty. Two such ranks on one host count as sharing a
+  // device.
   if (device.plugin().describe(device.ordinal(), &description) == 0) {
     facts.pci_bus = description.pci_bus;
     if (identity_ == Identity::kUuid) facts.uuid = description.uuid;
