@@ -211,13 +211,13 @@ constexpr T ScaleInteger(typename WideInteger<T>::Type value, const Scale& scale
 
 // The 8-bit wire formats consist of blocks.
 //
-// A block is a float32 scale followed by 256 codes, as defined in OCP's "8-bit Floating Point Specification" (OFP8). An
-// element's value is the value of its code times the block's scale. The scale is the smallest power of two for which
-// the block's largest finite magnitude fits into the format's range, or 1 for a block of zeros. Division by a power of
-// two is exact, so only the conversion to the code rounds. The scale is at least 2^-126, so it has an inverse, and
-// small enough that every code has a finite value. A magnitude overflows only if it would be rounded to more than 1.75
-// * 2^127; it then becomes infinity or, in a format without infinity, NaN. In a shorter last block, the unused codes
-// are zeros.
+// A block is a float32 scale followed by 256 codes. OCP's "8-bit Floating Point Specification" (OFP8) defines the
+// codes. An element's value is the value of its code times the block's scale. The scale is the smallest power of two
+// for which the block's largest finite magnitude fits into the format's range, or 1 for a block of zeros. Division by a
+// power of two is exact, so only the conversion to the code rounds. The scale is at least 2^-126, so it has an inverse,
+// and small enough that every code has a finite value. A magnitude overflows only if it would be rounded to more than
+// 1.75 * 2^127; it then becomes infinity or, in a format without infinity, NaN. In a shorter last block, the unused
+// codes are zeros.
 //
 // Numbers are rounded to nearest even, and there is only one code for NaN, so equal inputs give equal bytes on every
 // CPU.

@@ -24,9 +24,9 @@ struct ReduceArgs {
 //
 // Always combines the sources in order, so the result does not depend on how a caller cuts a buffer into chunks. 16-bit
 // floating-point types accumulate in fp32, scaled integer sums in a wider type (AddsWide), and everything else in the
-// elements' own type, in which integer sums wrap around. The result is rounded once, to `dtype`, then widened exactly
-// to `dst_dtype`. min and max propagate NaN. For bool, sum, max and bor are logical or; product, min and band are
-// logical and; bxor is true if an odd number of sources are true.
+// elements' own type, in which integer sums wrap around. The result is rounded once, to `dtype`, and then converted to
+// `dst_dtype`, which is exact if that type is wider. min and max propagate NaN. For bool, sum, max and bor are logical
+// or; product, min and band are logical and; bxor is true if an odd number of sources are true.
 //
 // REQUIRES: Supports(op, dtype) and IsConvertible(dtype, dst_dtype).
 void Reduce(const ReduceArgs& args);

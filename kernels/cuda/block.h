@@ -95,7 +95,7 @@ class Tiling {
   Segment segments_[kCapacity];
 };
 
-// Distributes `count` segments to as few tilings as possible, and calls `run(tiling)` for each. `describe(index,
+// Distributes `count` segments over as few tilings as possible, and calls `run(tiling)` for each. `describe(index,
 // segment)` fills in a segment and returns its number of tiles. Stops at the first error.
 template <class Segment, int kCapacity = kMaxSegments, class Describe, class Run>
 int ForTilings(int count, const Describe& describe, const Run& run) {

@@ -110,7 +110,7 @@ struct DotsCall {
   int pair_count = 0;
   DType dtype = DType::kFloat32;  // float32 or float64
   double* dots = nullptr;
-  double* scratch = nullptr;  // output; 3 * kDotsMaxParts for each pair
+  double* scratch = nullptr;  // for intermediate results: 3 * kDotsMaxParts numbers for each pair
 };
 
 // Computes a = weights.a * a + weights.b * b for pairs of tensors. The device computes Adasum's weights from the dot

@@ -114,7 +114,7 @@ RONDA_HOST_DEVICE inline float Fp32FromFp64RoundToOdd(double value) {
   const double magnitude = value < 0 ? -value : value;
   const double rounded = nearest < 0 ? -static_cast<double>(nearest) : static_cast<double>(nearest);
   uint32_t bits = BitCast<uint32_t>(nearest);
-  if (magnitude < rounded) --bits;  // neither holds for infinity and NaN
+  if (magnitude < rounded) --bits;  // neither comparison holds for infinity or NaN
   if (magnitude < rounded || magnitude > rounded) bits |= 1u;
   return BitCast<float>(bits);
 }
@@ -169,9 +169,9 @@ RONDA_HOST_DEVICE inline bool IsAlignedFor(const void* pointer) {
   return IsAligned(pointer, alignof(Vector<E, kCount>));
 }
 
-// Loads from an address of any alignment, byte by byte. With a memcpy instead, nvcc has sometimes merged it with an
-// access of the element's width, and emitted that access for both, which faults at an unaligned address
-// (tests/kernels/cuda/machine_code_test.cc).
+// Loads from an address of any alignment, byte by byte. Does not use memcpy, because nvcc sometimes merged the memcpy
+// with an access of the element's width, and emitted that access for both. Such an access faults at an unaligned
+// address (tests/kernels/cuda/machine_code_test.cc).
 template <class T>
 RONDA_HOST_DEVICE inline T LoadBytes(const void* from) {
   uint8_t bytes[sizeof(T)];

@@ -276,8 +276,8 @@ class EncodeBody {
     Vector<float, kPiece> residual[kPieces];
   };
 
-  // The number of blocks that a warp loads before it encodes the first one. Each lane loads 64 bytes of them, for which
-  // it has registers.
+  // The number of blocks that a warp loads before it encodes the first one. Each lane loads at most 128 bytes of them,
+  // for which it has registers.
   template <bool kFeedback>
   static constexpr uint32_t kAhead =
       std::max<uint32_t>(1, std::min<uint32_t>(4, 16 / (sizeof(E) + (kFeedback ? sizeof(float) : 0))));

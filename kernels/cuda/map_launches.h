@@ -45,9 +45,9 @@ inline MapSegment FromWire(const UnpackCall& call, int index) {
   return {WireAt(call.buffer, segment.offset + skipped), segment.output, nullptr, segment.count};
 }
 
-// Returns whether the elements are typical gradients: floating-point numbers of at most 32 bits, or copied unchanged.
-// Kernels for these are compiled for both numbers of segments, kFewSegments and kMaxSegments. For other elements, a
-// second kernel would not be worth compiling and loading.
+// Returns whether the elements are typical gradients: at most 32 bits wide, and either floating-point numbers or copied
+// unchanged. Kernels for these are compiled for both numbers of segments, kFewSegments and kMaxSegments. For other
+// elements, a second kernel would not be worth compiling and loading.
 template <class Function>
 constexpr bool IsOfGradients() {
   using From = typename Function::From;

@@ -19,7 +19,8 @@ struct ConnectedJob {
 // Finds the other ranks as `config.job` says, and connects to them. Blocks until all ranks are connected. Each step
 // takes at most `config.tunables.start_timeout`.
 //  - A job of one rank connects to nothing.
-//  - With a job id, ranks on one host find each other in the shared memory that the id names.
+//  - With a job id, ranks on one host find each other in the shared memory that the id names, unless RONDA_BACKEND or
+//    RONDA_MPI asks for MPI or TCP.
 //  - In all other jobs, the ranks find each other at rank 0, whose address comes from the environment or through MPI.
 //    Rank 0 tells them which ranks share a host and use its shared memory. Between hosts, data travels over MPI or TCP,
 //    and control messages over TCP. Rank 0's RONDA_BACKEND and RONDA_MPI can change the backend.

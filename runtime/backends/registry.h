@@ -59,7 +59,7 @@ struct HostSituation {
 // A backend for tensors in the memory of hosts.
 struct HostBackend {
   absl::string_view name;            // its value in RONDA_BACKEND
-  absl::string_view family;          // a value for the best backend of a family; empty: none
+  absl::string_view family;          // the value that means the best backend of the family; empty: none
   absl::string_view help;            // "ranks on one host, through shared memory"
   int score = 0;                     // above 0; the suitable backend with the highest score wins
   const Carrier* carrier = nullptr;  // nullptr: everything goes through shared memory

@@ -127,7 +127,7 @@ struct DeviceSettings {
   std::string
       backend;  // carries tensors between ranks, see AllDeviceBackends; empty: the best possible one. Rank 0's applies
   // If the job fails, streams that wait for its operations stay blocked, and the process exits after this time.
-  // Infinite: the process does not exit. nullopt: the streams are unblocked and continue.
+  // Infinite: the process does not exit. nullopt: the streams are not blocked, and continue.
   std::optional<absl::Duration> failure_grace = absl::Seconds(10);
   bool reproducible = false;     // floating-point numbers are added in the order of the ranks. Rank 0's applies
   bool nccl_windows = false;     // Ronda's buffers become symmetric windows of NCCL. Rank 0's applies

@@ -11,12 +11,12 @@
 
 namespace ronda {
 
-// Waits for at most `longest` until one of `descriptors` is ready. Returns the number of ready descriptors, which is 0
-// after a timeout or a signal. Ignores negative descriptors.
+// Waits until one of `descriptors` is ready, but no longer than `longest`. Returns the number of ready descriptors,
+// which is 0 after a timeout or a signal. Ignores negative descriptors.
 //
 // After an error the caller must stop, because further calls would return at once without any event.
-// Errors: FAILED_PRECONDITION if the system blocks the call; otherwise the system error. After an error no descriptor
-// is ready.
+// Errors: FAILED_PRECONDITION if the system does not allow the call; otherwise the system error. After an error no
+// descriptor is ready.
 absl::StatusOr<int> PollDescriptors(absl::Span<pollfd> descriptors, absl::Duration longest);
 
 }  // namespace ronda

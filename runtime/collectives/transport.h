@@ -62,7 +62,7 @@ struct DeviceTransport {
   // All later calls fail. nullptr: the backend does not need it. Any thread may call it.
   std::function<void()> abort;
   // How long a group's first call may take to connect the group's ranks, even if the call's own deadline is shorter.
-  // The backend then fails the call.
+  // After this time, the backend fails the call.
   absl::Duration setup_deadline = absl::ZeroDuration();
   // Whether allreduces of adjacent tensors (ReduceCall::layout) work in the tensors' own memory.
   bool reduces_in_place = false;
@@ -80,12 +80,11 @@ struct DirectCall {
   // reducescatter into equal parts, or an exchange (see `sends`).
   CallInfo info;
   const void* input = nullptr;
-  void* output =
-      nullptr;       // may equal the input of an allreduce, reduce or broadcast; for a reduce, only used on the root
-  size_t count = 0;  // elements of this rank's `input` or, for a reducescatter, of its `output`
+  void* output = nullptr;  // may equal the input of an allreduce, reduce or broadcast; a reduce uses only the root's
+  size_t count = 0;        // elements of this rank's `input` or, for a reducescatter, of its `output`
   DType dtype = DType::kFloat32;
   ReduceOp reduction = ReduceOp::kSum;
-  kernels::Scale scale;           // applied to each rank's elements before a reduction
+  kernels::Scale scale;           // applied to each rank's elements before a sum
   int root = 0;                   // the root's position; only for reduce and broadcast
   StreamHandle stream = nullptr;  // for the call's work; nullptr: the transport's stream
 

@@ -23,8 +23,8 @@ namespace cuda_kernels = ronda::kernels::cuda;
 struct CudaDriver {
   CUresult (*pointer_attribute)(void* data, CUpointer_attribute attribute, CUdeviceptr pointer);
   CUresult (*context_state)(CUdevice device, unsigned int* flags, int* active);  // of its primary context
-  CUresult (*device_uuid)(CUuuid* uuid,
-                          CUdevice device);  // for a part of a GPU, the part's own; nullptr: an old driver
+  // For a part of a GPU, returns the part's own UUID. nullptr: the driver is too old.
+  CUresult (*device_uuid)(CUuuid* uuid, CUdevice device);
 
   bool can_share = false;  // whether the driver has the functions below
   CUresult (*device_attribute)(int* value, CUdevice_attribute attribute, CUdevice device);

@@ -121,8 +121,9 @@ struct ronda_cuda_plugin {
   int (*elapsed_ms)(void* begin, void* end, float* ms);
 
   // All functions below enqueue their work on `stream`, which executes it in order.
-  int (*copy)(void* dst, const void* src, size_t bytes,
-              void* stream);  // between any kinds of memory; host memory must be pinned
+
+  // Copies between any kinds of memory. Host memory must be pinned.
+  int (*copy)(void* dst, const void* src, size_t bytes, void* stream);
   int (*fill_zero)(void* dst, size_t bytes, void* stream);
   // Enqueues `count` operations, which the stream executes in order (cuStreamBatchMemOp).
   int (*run_word_ops)(const ronda_cuda_word_op* ops, int count, void* stream);

@@ -94,7 +94,7 @@ absl::Status MemberChannel::Leave() {
 absl::StatusOr<MemberChannel::Request> MemberChannel::Look() {
   if (!end_.ok()) return Request::kEnd;
   RONDA_ASSIGN_OR_RETURN(const std::optional<LauncherMessage> message, Receive(socket_.get()));
-  // The launcher assigns places only on request, so ignores any other place.
+  // Ignores a place, because the launcher assigns places only on request, and Join() receives these.
   if (!message || std::holds_alternative<EpochPlace>(*message)) return request_;
   request_ = Request::kChange;
   if (const auto* end = std::get_if<EndNotice>(&*message)) {

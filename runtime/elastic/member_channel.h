@@ -31,7 +31,7 @@ class MemberChannel {
 
   explicit MemberChannel(UniqueFd socket) : socket_(std::move(socket)) {}
 
-  // Asks for a place in the epoch after `join.last_epoch`. Waits for at most `timeout` for the launcher's answer.
+  // Asks for a place in the epoch after `join.last_epoch`. Waits at most `timeout` for the launcher's answer.
   // Errors: DATA_LOSS; INVALID_ARGUMENT for a malformed message.
   absl::StatusOr<EpochPlace> Join(const JoinRequest& join, absl::Duration timeout);
 

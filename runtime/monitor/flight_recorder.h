@@ -67,12 +67,12 @@ struct FlightEvent {
 // Memory ordering: each slot is a sequence lock. A writer draws a ticket, which determines its slot. With a
 // compare-and-swap, it replaces the slot's sequence, which belongs to an earlier ticket, with its own ticket's odd
 // sequence. So only one writer at a time can write to the slot. The writer stores the words of the event, each with
-// release, and then its ticket's even sequence, also with release. A reader loads the sequence, then the words, then
-// the sequence again, each with acquire. If both loads of the sequence return the ticket's even sequence, the words
-// belong to that ticket. The first load makes all words of the ticket visible. If a word came from a later writer,
-// loading it would also make that writer's odd sequence visible, and the second load of the sequence would return that.
-// (With fences, the loads and stores of the words could be relaxed. But ThreadSanitizer does not support fences, and on
-// x86 there is no difference.)
+// release, and then its ticket's even sequence, also with release. A reader loads the sequence and then the words, each
+// with acquire, and then the sequence again (relaxed). If both loads of the sequence return the ticket's even sequence,
+// the words belong to that ticket. The first load makes all words of the ticket visible. If a word came from a later
+// writer, loading it would also make that writer's odd sequence visible, and the second load of the sequence would
+// return that. (With fences, the loads and stores of the words could be relaxed. But ThreadSanitizer does not support
+// fences, and on x86 there is no difference.)
 class FlightRecorder {
  public:
   static constexpr int kEvents = 512;
@@ -121,7 +121,7 @@ struct FileRange {
   uint64_t offset = 0;
 };
 
-// The flight recorders of all ranks of a job, as this rank sees them. Each rank on this host writes to its own
+// The flight recorders of all ranks of a job, as this rank sees them. Each rank on this host writes only to its own
 // recorder. Events from ranks on other hosts arrive as messages, and this process records them in its own memory.
 //
 // Thread-safe. Shares ownership of the recorders' memory.

@@ -49,7 +49,7 @@ class RankMeter {
   void PassBucket() { NextBucket(); }
 
   // Must be called when this rank starts its next collective call. `ready` is when all tensors of the call became
-  // ready, at the latest `now`.
+  // ready, and is not later than `now`.
   struct Bucket {
     OpType op = OpType::kAllreduce;
     BucketMode mode = BucketMode::kNegotiated;

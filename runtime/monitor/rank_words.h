@@ -71,7 +71,7 @@ struct RankWords {
     std::atomic<uint64_t> bucket;
     std::atomic<uint64_t> time;
     std::atomic<uint64_t> step;
-    std::atomic<uint64_t> left;  // the entry is stored again, with the same number, when the rank leaves the bucket
+    std::atomic<uint64_t> left;  // when the rank left the bucket; 0: not yet. Stored while `bucket` is set
   };
 
   // These words describe the layout, and have the same offsets in every version.

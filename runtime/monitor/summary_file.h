@@ -31,8 +31,8 @@ class SummaryFile {
 
   int fd() const { return fd_.get(); }  // -1: no file
 
-  // Returns the RankWords of all ranks that have left the job, in that order. The caller must validate them with
-  // CheckRankWords().
+  // Returns the RankWords of all ranks that have left the job, in the order in which they left. The caller must
+  // validate them with CheckRankWords().
   std::vector<std::string> Read() const;
 
  private:

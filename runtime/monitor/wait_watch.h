@@ -39,8 +39,8 @@ struct RunningCollective {
   WaitLimits limits;
   size_t bytes_total = 0;
   size_t bytes_done = 0;  // this rank has finished its part of them
-  LateCall* late_call =
-      nullptr;  // nullptr: none. The waiting code makes it, because WaitWatch may be called under a lock
+  // nullptr: none. The waiting code makes this call, because WaitWatch may be called under a lock.
+  LateCall* late_call = nullptr;
 };
 
 // Returns for example "rank 3 (host h, pid 42) in allreduce 'conv1/weight', 0 of 400 bytes done".

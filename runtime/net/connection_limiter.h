@@ -71,7 +71,7 @@ class ConnectionLimiter {
     std::string address;
     absl::Time since;
     bool is_handed_over = false;
-    bool has_event = false;  // in the last Wait(): bytes to read; after the handover, the peer's end
+    bool has_event = false;  // in the last Wait(): bytes to read; after the handover: the peer has gone
   };
   using Connections = std::list<Connection>;
 

@@ -24,7 +24,7 @@
 namespace ronda {
 
 // Loads the plugin for jobs on several hosts. `path` may be empty, as for LoadPlugin().
-// Errors: FAILED_PRECONDITION if the system blocks a call that gRPC needs; the errors of LoadPlugin().
+// Errors: FAILED_PRECONDITION if the system does not allow a call that gRPC needs; the errors of LoadPlugin().
 absl::StatusOr<const ronda_hosts_plugin*> LoadHostsPlugin(const std::string& path);
 
 // The owner of a stream, called on the plugin's threads. At most one read callback (OnMessage, OnReadsEnd) and one

@@ -177,7 +177,7 @@ absl::Status ReadSlurmHosts(const EnvironmentVariables& variables, JobEnvironmen
 absl::Status CompleteSlurm(const EnvironmentVariables& variables, JobEnvironment* job) {
   RONDA_RETURN_IF_ERROR(ReadSlurmHosts(variables, job));
   SetJobId("slurm", {variables.Get("SLURM_JOB_ID"), variables.Get("SLURM_STEP_ID")}, job);
-  // Ranks that find each other through MPI get their secret from rank 0. Without MPI, the user must provide one.
+  // Ranks that find each other through MPI get their secret from rank 0. Without MPI, only the user can provide one.
   if (job->mpi.use == MpiEnvironment::Use::kAlways) return absl::OkStatus();
   const std::optional<std::string> list = variables.Get("SLURM_STEP_NODELIST");
   if (!list) return absl::OkStatus();

@@ -113,8 +113,8 @@ std::optional<RendezvousService::Ticket> RendezvousService::Join(const v1::JoinR
   if (admitted.ok()) return ticket;
   Log(LogLevel::kWarning, kCoordinatorRank, absl::StrCat("refused: ", admitted.message()));
   done(admitted);
-  // The job has moved on to a later epoch without this rank 0, so it and the ranks that have joined it would wait in
-  // vain.
+  // The job has moved on to a later epoch without this rank 0, so this rank 0 and the ranks that have joined it would
+  // wait in vain.
   if (absl::IsAborted(admitted)) Fail(absl::FailedPreconditionError(admitted.message()));
   return std::nullopt;
 }

@@ -120,7 +120,7 @@ class Attachment {
   int Allocate(const ShmFile& file);
   // Publishes the link in the first of folders_ that accepts it. Stores its path in path_ and its lock in link_lock_.
   absl::Status Publish(ShmLink* link);
-  // Publishes the reason why there is no memory, long enough for the other ranks to read it.
+  // For a while, publishes the reason why there is no memory, so that the other ranks can read it.
   void Refuse(int error_number);
   // If the memory exceeds this process's file size limit, returns a text such as " (ulimit -f: its files have at most
   // 65536 bytes; raise it)".

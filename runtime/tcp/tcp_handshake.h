@@ -30,7 +30,7 @@ namespace ronda {
 // What the ranks of a job know, and other callers do not.
 struct TcpJob {
   std::string job_id;
-  std::string secret;  // may be empty if all ranks are on loopback: proofs then only cover the job id
+  std::string secret;  // may be empty if all ranks are on loopback: then only the job id is proved
 };
 
 // Identifies a connection of the job.

@@ -26,8 +26,8 @@ namespace ronda {
 // The tensors must be in the kind of memory that the levels' communicators use: host or device memory. LevelOps hides
 // the difference.
 //
-// The flat communicator handles calls of only some ranks, reductions in which each rank receives a part, all-to-alls,
-// and gathers to one rank. It also handles allgathers if the ranks are not numbered host by host.
+// The flat communicator handles calls of only some ranks, reductions in which each rank receives a part, scaled integer
+// sums, all-to-alls, and gathers to one rank. It also handles allgathers if the ranks are not numbered host by host.
 //
 // Each host adds its ranks' contributions in rank order; then the hosts' sums are added in host order. With a 16-bit or
 // 8-bit wire format, each host's sum is rounded once, and the result once. So results are the same on all ranks and in
@@ -48,7 +48,7 @@ class HierarchicalCommunicator : public Communicator {
     Communicator* meeting = nullptr;
     // The size of the chunks that a level handles one at a time, and cuts into smaller pieces. Handing a chunk to
     // another thread and back costs time if ranks outnumber cores: with four ranks on two cores, chunks of 2 MiB made
-    // reductions of 4 MiB take one and a half times as long, while those of 16 MiB took the same time.
+    // reductions of 4 MiB take one and a half times as long, while reductions of 16 MiB took the same time.
     size_t chunk_bytes = size_t{8} << 20;
   };
 

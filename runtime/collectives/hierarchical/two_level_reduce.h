@@ -24,8 +24,8 @@ namespace ronda {
 // A thread that reduces chunks across hosts, one after the other, while its owner does other work. Each chunk is in a
 // slot.
 //
-// Only one thread at a time may call Submit() and Await(). While a submitted slot is being processed, no other thread
-// may use the level across hosts.
+// Only one thread at a time may call Submit() and Await(). From Submit() until the slot has been processed, no other
+// thread may use the level across hosts.
 class AcrossWorker {
  public:
   // Processes one slot on the worker's thread. If it throws std::bad_alloc, Await() returns RESOURCE_EXHAUSTED.
@@ -38,7 +38,7 @@ class AcrossWorker {
   AcrossWorker& operator=(const AcrossWorker&) = delete;
 
   // Passes a slot to the worker. The slot must stay unchanged until Await() has returned its result or the worker is
-  // destroyed. REQUIRES: fewer than LevelOps::kSlots submitted slots await their result.
+  // destroyed. REQUIRES: fewer than LevelOps::kSlots submitted slots have a result that Await() has not returned yet.
   void Submit(size_t slot);
 
   // Waits for the oldest slot whose result has not been returned yet, and returns it. REQUIRES: there is such a slot.
@@ -48,7 +48,7 @@ class AcrossWorker {
   static constexpr size_t kDepth = LevelOps::kSlots;
 
   void Run();
-  // Processes the slot. Catches all exceptions, because an uncaught exception would terminate the process.
+  // Processes the slot. Catches all standard exceptions, because an uncaught exception would terminate the process.
   absl::Status Carry(size_t slot) const;
 
   const Work work_;

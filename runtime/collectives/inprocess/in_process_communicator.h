@@ -17,7 +17,7 @@
 namespace ronda {
 
 // Collectives of ranks that are threads of one process. A rank reads the other ranks' inputs and writes their outputs
-// directly. Only one block at a time is copied to temporary memory, which fits into the cache.
+// directly. Only one block at a time is copied to temporary memory, which fits into the L2 cache.
 class InProcessCommunicator : public Communicator {
  public:
   InProcessCommunicator(std::shared_ptr<InProcessJob> job, RankId rank) : job_(std::move(job)), rank_(rank) {}

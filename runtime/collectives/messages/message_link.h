@@ -82,7 +82,7 @@ class MessageLink {
   RankId rank() const { return options_.messages->rank(); }
   int size() const { return options_.messages->size(); }
   absl::Status failure() const { return options_.job_failure(); }
-  // Returns whether waits keep their core between polls, because this host has a core for each of its ranks.
+  // Returns whether waits keep their core between polls. They do if this host has a core for each of its ranks.
   bool keeps_core() const { return keeps_core_; }
   // Returns whether ranks share cores and arriving data wakes a sleeping rank.
   bool is_woken_by_data() const { return !keeps_core_ && options_.messages->rest_ends_with_data(); }

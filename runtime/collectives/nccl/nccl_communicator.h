@@ -26,13 +26,14 @@ namespace ronda {
 // the collectives that only move bytes, and NcclReduce the reductions. NcclGroups owns NCCL's communicators, one for
 // each group of ranks.
 //
-// NCCL itself executes reductions of integers, sums of floating-point numbers, and products of float32 and float64,
-// with one ncclAllReduce, or one ncclReduceScatter if each member receives a different part. NCCL adds in its own order
-// instead of rank order, and rounds 16-bit sums after every addition. Ronda's own kernels execute all other reductions,
-// because NCCL would drop NaN from floating-point minima and maxima, and lacks the 8-bit blocks and some types and
-// operators. For these, the members exchange shards through grouped sends and receives, each member reduces its shards
-// in float32 and group order, and the members gather the result. This sends as many bytes as a ring, and rounds only
-// once. With SumOrder::kOfRanks, all floating-point reductions work in this way.
+// NCCL itself executes most reductions of integers, sums of floating-point numbers, and products of float32 and
+// float64, with one ncclAllReduce, or one ncclReduceScatter if each member receives a different part. NCCL adds in its
+// own order instead of rank order, and rounds 16-bit sums after every addition. Ronda's own kernels execute all other
+// reductions: NCCL would drop NaN from floating-point minima and maxima, could overflow in integer sums that are then
+// scaled, and lacks the 8-bit blocks and some types and operators. In those, the members exchange shards through
+// grouped sends and receives, each member reduces its shards in float32 and group order, and the members gather the
+// result. This sends as many bytes as a ring, and rounds only once. With SumOrder::kOfRanks, all floating-point
+// reductions work in this way.
 //
 // Thread-compatible, except failure() and Abort(), which any thread may call.
 class NcclCommunicator : public Communicator {
@@ -101,7 +102,7 @@ class NcclCommunicator : public Communicator {
   absl::Status Exchange(const CallInfo& info, const Members& members, Entry* entry);
   absl::Status Copy(void* to, const void* from, size_t bytes);
 
-  // Waits until the stream is empty. Errors: the reason why it may never be.
+  // Waits until the stream is empty. Errors: the reason why it may never become empty.
   absl::Status AwaitStream();
 
   const Options options_;

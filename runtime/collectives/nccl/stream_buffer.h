@@ -25,8 +25,8 @@ namespace ronda {
 // Each growth doubles the size, up to the expected maximum, so the old memory is smaller than the memory in use.
 //
 // The memory comes from NCCL's own allocator if the library has one, so that NCCL's transports can use it directly. The
-// kind of memory must be the same on all ranks, because NCCL's choices depend on it. All ranks have the same library,
-// so it is.
+// kind of memory must be the same on all ranks, because NCCL's choices depend on it. This is the case, because all
+// ranks have the same library.
 //
 // If the memory becomes symmetric windows (NcclWindows), each communicator has memory of its own. All members must
 // register a window in the same call, with the same size. So its growth must depend only on the communicator's calls,

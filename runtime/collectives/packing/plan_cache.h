@@ -34,8 +34,8 @@ struct ReductionPlan {
 
 // Caches plans of earlier reductions. A training loop repeats its buckets in every step, in the same order and usually
 // with tensors at the same addresses, and then reuses the plans. The cache first tries the plan that follows the last
-// returned one, so a locked schedule finds each plan at once. If the tensors have new addresses, the cache reuses the
-// plan of other tensors of the same sizes, and rebuilds only the tables.
+// returned one, so a locked schedule finds each plan at once. If the cache is full and the tensors have new addresses,
+// it reuses the plan of other tensors of the same sizes, and rebuilds only the tables.
 //
 // Thread-compatible.
 class PlanCache {

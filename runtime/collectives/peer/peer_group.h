@@ -29,8 +29,8 @@ namespace ronda {
 // synchronisation: since the slot's last use, all members have met for the other slot, and each arrives at that meeting
 // only after it has read the earlier slot. (Only an aborted member arrives too early; see EndReads.) The memory comes
 // from cuMemCreate and is shared as a file, not through cudaIpcGetMemHandle. So the pads can be mapped at equal
-// distances, threads of one process can share them, and a pad outlives its owner's process, because other devices may
-// still read it.
+// distances, threads of one process can share them, and a pad, which other devices may still read, outlives its owner's
+// process.
 //
 // *Meetings.* A stream that arrives at a meeting continues when all members' streams have arrived (peer_words.h). No
 // kernel spins, so ranks of several processes that share a GPU do not spend their time slices on waiting.

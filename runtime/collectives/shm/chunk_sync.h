@@ -149,7 +149,7 @@ class ChunkSync {
   absl::Status WaitForMembers(const Members& members, ShmStage stage, uint64_t position,
                               const RunningCollective& running);
 
-  // Vetoes the collective that uses `chunks`, which ends it for this rank. Errors: those of WaitFor().
+  // Vetoes the collective that uses `chunks`. The veto ends the collective for this rank. Errors: those of WaitFor().
   absl::Status Veto(const ChunkSequence& chunks, const Ballot& ballot, const RunningCollective& running);
 
   // Approves the next collective that has a vote. Must be called before the collective's first chunk is packed.
@@ -191,7 +191,7 @@ class ChunkSync {
   absl::Status Sleep(RankId rank, const std::atomic<uint64_t>& word, uint64_t value, const RunningCollective& running);
 
   const std::shared_ptr<ShmWorld> world_;
-  uint64_t done_by_all_ = 0;  // every rank is done up to this position
+  uint64_t done_by_all_ = 0;  // every rank is known to be done up to this position
   int vote_turn_ = 0;  // index of the last vote's word; equal on all ranks, because all vote on the same collectives
 };
 

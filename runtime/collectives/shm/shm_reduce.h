@@ -21,7 +21,7 @@ namespace ronda {
 //
 // - full exchange: pack(k) | reduce all members' chunk k-1 into the output. Every rank reduces everything that it
 //   receives. This takes one wait less, and is used for two ranks, for small data, and for calls in which each rank
-//   receives a different part, so that each element is still reduced only once.
+//   receives a different part. In such calls, each element is still reduced only once.
 // - shards: pack(k) | reduce this rank's shard of chunk k-1 in its own ring | unpack all shards of chunk k-2 into the
 //   output. Each element is reduced once.
 //

@@ -18,7 +18,7 @@
 
 namespace ronda {
 
-// Sends small contributions of all ranks of the job to every rank, in one step and bypassing the rings.
+// Sends small contributions of all ranks of the job to every rank, in one step and without the rings.
 //
 // A contribution travels in *lines* of 64 bytes, each of which carries the number of its exchange (layout.h). Data in a
 // ring takes two transfers between cores: first the counter that announces the data, then the data. A flat exchange
@@ -67,7 +67,7 @@ class FlatExchange {
   // Returns the combined votes of the other ranks.
   uint8_t OtherVotes(uint64_t number) const;
   // Prefetches the lines that this rank will write in the exchange after next, and which are in their readers' caches.
-  // Assumes that this exchange will have as many lines as the current one.
+  // Assumes that the later exchange will have as many lines as the current one.
   void Prefetch(size_t bytes) const;
   char* ScratchOf(RankId rank) { return scratch_.data() + static_cast<size_t>(rank) * max_bytes_; }
   ShmFlatLine* LinesOf(RankId rank) const { return lines_[rank] + turn_ * kShmFlatLines; }

@@ -120,7 +120,8 @@ class StreamWriter {
   // Copies `bytes` bytes to stream position `position`.
   void Copy(const void* from, size_t bytes, uint64_t position);
 
-  // Prefetches `bytes` bytes at `position`, which will probably be written soon, unless stores there bypass the caches.
+  // Prefetches the `bytes` bytes at `position`, which will probably be written soon. Does nothing if stores there
+  // bypass the caches, or if the bytes would wrap around the end of the ring.
   void Prefetch(uint64_t position, size_t bytes) const;
 
  private:
