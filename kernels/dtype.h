@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Defines the types of elements in tensors and on the wire, the operators that reduce elements, the scales of elements,
-// and the 8-bit formats.
+// The types of elements in tensors and on the wire, the reduction operators, the scales of elements, and the 8-bit
+// formats.
 //
-// One row of RONDA_DTYPE_TABLE has all facts about a dtype. Sizes, names, checks of numbers from outside, the one
+// Each row of RONDA_DTYPE_TABLE has all facts about a dtype. Sizes, names, the validation of external numbers, the only
 // switch over dtypes (VisitDType) and the test against the C ABI's enum are derived from the rows.
 #ifndef RONDA_KERNELS_DTYPE_H_
 #define RONDA_KERNELS_DTYPE_H_
@@ -17,7 +17,7 @@
 
 namespace ronda {
 
-// Types for elements for which C++ has no type that is the same on all platforms.
+// Element types for which C++ has no portable type.
 struct Float16 {
   uint16_t bits;  // IEEE 754 binary16
 };
@@ -25,16 +25,16 @@ struct Bfloat16 {
   uint16_t bits;  // the upper half of an IEEE 754 binary32
 };
 struct Bool {
-  uint8_t byte;  // any value but zero is true; results are 0 or 1
+  uint8_t byte;  // any nonzero value is true; results are 0 or 1
 };
 
 enum class DTypeKind : uint8_t { kUnsigned, kSigned, kFloating, kBool };
 
 // The columns are: the enumerator of DType; the suffix of the enumerator in client/ronda.h; the name in messages; the
-// element type; the kind; and the bits of infinity (0 if the type is not a floating-point type).
+// element type; the kind; and the bits of infinity (0 for a type that is not floating-point).
 //
-// Rows are in the order of the enumerators' numbers, which are part of the C ABI and of the protocol. So append a new
-// row at the end, and never reorder the rows.
+// The order of the rows determines the enumerators' numbers, which are part of the C ABI and of the protocol. So append
+// new rows at the end, and never reorder rows.
 #define RONDA_DTYPE_TABLE(ROW)                                             \
   ROW(kUint8, UINT8, "uint8", uint8_t, kUnsigned, 0)                       \
   ROW(kInt8, INT8, "int8", int8_t, kSigned, 0)                             \
@@ -94,14 +94,14 @@ constexpr bool IsFloatingPoint(DType dtype) { return InfoOf(dtype).kind == DType
 template <class E>
 inline constexpr DTypeKind kKindOf = InfoOf(kDTypeOf<E>).kind;
 
-// An object of this type tells a visitor the element type E.
+// Tells a visitor the element type E.
 template <class E>
 struct ElementType {
   using Type = E;
 };
 
-// Calls `visit` with the ElementType of `dtype`, and returns its result. VisitDType() has the only switch over dtypes.
-// Kernels call VisitDType() to reach their templates.
+// Calls `visit` with the ElementType of `dtype`, and returns its result. Contains the only switch over dtypes, through
+// which kernels select their template instances.
 template <class Visitor>
 constexpr decltype(auto) VisitDType(DType dtype, const Visitor& visit) {
   switch (dtype) {
@@ -111,17 +111,17 @@ constexpr decltype(auto) VisitDType(DType dtype, const Visitor& visit) {
     RONDA_DTYPE_TABLE(RONDA_DTYPE_CASE)
 #undef RONDA_DTYPE_CASE
   }
-  __builtin_unreachable();  // numbers from outside have passed DTypeFromInt
+  __builtin_unreachable();  // external numbers have passed DTypeFromInt()
 }
 
-// Converts a number that came from a client or a peer. Returns nullopt if it is not the number of a DType.
+// Converts a number from a client or a peer. Returns nullopt if no DType has this number.
 constexpr std::optional<DType> DTypeFromInt(int64_t value) {
   if (value < 0 || value >= kDTypeCount) return std::nullopt;
   return static_cast<DType>(value);
 }
 
-// The numeric values are part of the C ABI and of the protocol, as in DType. An average is kSum with a divisor (see
-// kernels::Scale), so it has no operator.
+// Numeric values are part of the C ABI and of the protocol, as in DType. There is no operator for averages, which are
+// kSum with a divisor (see kernels::Scale).
 enum class ReduceOp : uint8_t {
   kSum = 0,
   kMin = 1,
@@ -144,37 +144,35 @@ constexpr bool Supports(ReduceOp op, DType dtype) { return op < ReduceOp::kBitAn
 
 namespace kernels {
 
-// A scale of elements: the elements are multiplied by `multiplier` and divided by `divisor`.
+// Scales elements: multiplies them by `multiplier` and divides them by `divisor`.
 //
-// Floating-point elements are multiplied by multiplier / divisor. The factor multiplier / divisor is computed once in
-// fp64 and rounded to the type of the arithmetic (fp32 for 16-bit types). An integer x becomes (x * multiplier) /
-// divisor, which is computed in fp64, rounded towards zero, and limited to the type's range. With multiplier 1 the
-// division is the exact integer division. x is an element, or a sum in a wider type (AddsWide). A scale has no effect
-// on bool.
+// Floating-point elements are multiplied by the factor multiplier / divisor, computed once in fp64 and rounded to the
+// type of the arithmetic (fp32 for 16-bit types). An integer x, which is an element or a sum in a wider type
+// (AddsWide), becomes (x * multiplier) / divisor, computed in fp64, rounded towards zero, and clamped to the type's
+// range. With multiplier 1, this is exact integer division. A scale has no effect on bool.
 struct Scale {
   double multiplier = 1.0;
   int64_t divisor = 1;  // the number of ranks for an average; > 0
 
   constexpr bool IsIdentity() const { return multiplier == 1.0 && divisor == 1; }
 
-  // Returns the factor of floating-point elements. (The function divides only if the divisor is not 1, because a
-  // division takes noticeable time beside a reduction of 70 ns.)
+  // Returns the factor for floating-point elements. (Divides only if the divisor is not 1, because a division takes a
+  // noticeable part of a reduction of 70 ns.)
   constexpr double Factor() const { return divisor == 1 ? multiplier : multiplier / static_cast<double>(divisor); }
 };
 
-// Rounds `value` towards zero. Returns the limit of T if `value` exceeds it, and 0 for NaN. (GPUs also run this
-// function, so it uses nothing of <cmath>.)
+// Rounds `value` towards zero, clamped to the range of T. Returns 0 for NaN. (GPUs also run this function, so it does
+// not use <cmath>.)
 template <class T>
 constexpr T SaturatingTruncate(double value) {
-  // kLimit, a power of two, is exact as a double. T's maximum may not be exact, and a comparison would round it up.
+  // kLimit, a power of two, is exact as a double. T's maximum may not be, and would be rounded up in a comparison.
   constexpr double kLimit = 2.0 * static_cast<double>(T{1} << (std::numeric_limits<T>::digits - 1));
   if (value >= kLimit) return std::numeric_limits<T>::max();
   if (value <= static_cast<double>(std::numeric_limits<T>::min())) return std::numeric_limits<T>::min();
   return value == value ? static_cast<T>(value) : T{0};
 }
 
-// The type of an integer sum that is scaled afterwards. A WideInteger<T>::Type can hold the sum of up to 2^32 elements
-// of type T.
+// The type of an integer sum that is scaled afterwards. It can hold the sum of up to 2^32 elements of type T.
 template <class T>
 struct WideInteger {
   using Type = std::conditional_t<std::is_signed_v<T>, int64_t, uint64_t>;
@@ -188,15 +186,15 @@ struct WideInteger<uint64_t> {
   __extension__ using Type = unsigned __int128;
 };
 
-// Returns whether a reduction adds up elements of `dtype` in their WideInteger type. The average is then right even if
-// the sum does not fit into `dtype`. Integer sums that are not scaled wrap around.
+// Returns whether a reduction adds elements of `dtype` in their WideInteger type, so that an average is correct even if
+// the sum does not fit into `dtype`. Unscaled integer sums wrap around.
 constexpr bool AddsWide(ReduceOp op, DType dtype, const Scale& scale) {
   const DTypeKind kind = InfoOf(dtype).kind;
   const bool is_integer = kind == DTypeKind::kSigned || kind == DTypeKind::kUnsigned;
   return op == ReduceOp::kSum && is_integer && !scale.IsIdentity();
 }
 
-// Scales an integer element, or a sum of integer elements, as the comment on Scale describes.
+// Scales an integer element or sum as described at Scale.
 template <class T>
 constexpr T ScaleInteger(typename WideInteger<T>::Type value, const Scale& scale) {
   using Wide = typename WideInteger<T>::Type;
@@ -211,17 +209,18 @@ constexpr T ScaleInteger(typename WideInteger<T>::Type value, const Scale& scale
   return static_cast<T>(quotient);
 }
 
-// The 8-bit wire formats consist of blocks of 256 codes that share one scale.
+// The 8-bit wire formats consist of blocks.
 //
-// A block is a float32 scale followed by 256 codes. An element's value is the value of its code, multiplied by the
-// block's scale. The scale is the smallest power of two with which the block's largest finite magnitude fits into the
-// format's range. The scale of a block of zeros is 1. Division by a power of two is exact, so only the conversion to
-// the code rounds. The scale is at least 2^-126, so it has an inverse. It is small enough that every code has a finite
-// value. A magnitude overflows only if it would be rounded to more than 1.75 * 2^127. A magnitude that overflows
-// becomes infinity or, in a format without infinity, NaN. OCP's "8-bit Floating Point Specification" (OFP8) defines the
-// codes. In a shorter last block the unused codes are zeros.
+// A block is a float32 scale followed by 256 codes. OCP's "8-bit Floating Point Specification" (OFP8) defines the
+// codes. An element's value is the value of its code times the block's scale. The scale is the smallest power of two
+// for which the block's largest finite magnitude fits into the format's range, or 1 for a block of zeros. Division by a
+// power of two is exact, so only the conversion to the code rounds. The scale is at least 2^-126, so it has an inverse,
+// and small enough that every code has a finite value. A magnitude overflows only if it would be rounded to more than
+// 1.75 * 2^127; it then becomes infinity or, in a format without infinity, NaN. In a shorter last block, the unused
+// codes are zeros.
 //
-// Numbers are rounded to nearest even, and NaN has only one code. So equal input gives equal bytes on every CPU.
+// Numbers are rounded to nearest even, and there is only one code for NaN, so equal inputs give equal bytes on every
+// CPU.
 enum class Fp8Format : uint8_t {
   kE4M3 = 0,  // up to 448; no infinity, which becomes NaN
   kE5M2 = 1,  // up to 57344; infinity and NaN as in IEEE 754

@@ -8,7 +8,7 @@
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/cpu/convert.cc"
 #include "hwy/foreach_target.h"
-// These headers must come after foreach_target.h, which sets the SIMD target for which they are compiled.
+// These must come after foreach_target.h, which sets the SIMD target for which they are compiled.
 #include "hwy/highway.h"
 #include "kernels/cpu/elements-inl.h"
 #include "kernels/dtype.h"

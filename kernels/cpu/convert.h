@@ -9,18 +9,18 @@
 
 namespace ronda::kernels {
 
-// Returns whether Convert supports this pair of types: they are equal, or both are floating-point types.
+// Returns whether Convert() supports this pair of types: equal types, or two floating-point types.
 constexpr bool IsConvertible(DType from, DType to) {
   return from == to || (IsFloatingPoint(from) && IsFloatingPoint(to));
 }
 
-// Computes dst[i] = to<dst_dtype>(src[i] * scale), for i in [0, count), in one pass over memory. Tensors are packed and
-// unpacked with Convert().
+// Computes dst[i] = to<dst_dtype>(src[i] * scale), for i in [0, count), in one pass over memory. Used to pack and
+// unpack tensors.
 //
-// A conversion to a narrower type rounds once, to nearest even. A number out of range becomes infinity, and a NaN
-// becomes a quiet NaN. The scale is applied before rounding, in fp64 if either type is fp64, else in fp32. Results have
-// the same bits on every CPU, except for the payload of NaN. `src` may equal `dst` if both types have the same size;
-// otherwise the two must not overlap. Neither pointer needs any alignment.
+// Conversions to a narrower type round once, to nearest even. Numbers out of range become infinity, and NaNs become
+// quiet NaNs. The scale is applied before rounding, in fp64 if either type is fp64, else in fp32. Results have the same
+// bits on every CPU, except for NaN payloads. `src` may equal `dst` if both types have the same size; otherwise they
+// must not overlap. Neither pointer needs any alignment.
 //
 // REQUIRES: IsConvertible(src_dtype, dst_dtype).
 void Convert(const void* src, DType src_dtype, void* dst, DType dst_dtype, size_t count, const Scale& scale = {});
@@ -35,16 +35,16 @@ struct ConvertWithFeedbackArgs {
   float* residual;  // `count` elements, read and written; zeros before the first call
 };
 
-// Converts to a narrower type with error feedback: the function keeps the rounding error of each element, and adds the
-// error to that element's value in the next call.
+// Converts to a narrower type with error feedback: keeps each element's rounding error, and adds it to the element's
+// value in the next call.
 //
 //   v = float32(src * scale) + residual,   dst = to<dst_dtype>(v),   residual = v - dst
 //
-// The sum of the sent values follows the sum of the true values, so gradients that are too small for the format arrive
-// in the end. (F. Seide et al., "1-Bit Stochastic Gradient Descent and its Application to Data-Parallel Distributed
-// Training of Speech DNNs", Interspeech 2014; S. P. Karimireddy et al., "Error Feedback Fixes SignSGD and other
-// Gradient Compression Schemes", ICML 2019.) If v or dst is not finite, the residual becomes 0, so that an overflow
-// does not affect later values. Values are rounded as in Convert, with the same guarantees.
+// The sum of the sent values tracks the sum of the true values, so even gradients that are too small for the format
+// eventually arrive. (F. Seide et al., "1-Bit Stochastic Gradient Descent and its Application to Data-Parallel
+// Distributed Training of Speech DNNs", Interspeech 2014; S. P. Karimireddy et al., "Error Feedback Fixes SignSGD and
+// other Gradient Compression Schemes", ICML 2019.) If v or dst is not finite, the residual becomes 0, so that an
+// overflow does not affect later values. Rounds as Convert() does, with the same guarantees.
 void ConvertWithFeedback(const ConvertWithFeedbackArgs& args);
 
 }  // namespace ronda::kernels

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Loads elements of each type from memory into vectors, and stores vectors as elements.
+// Loads elements of any type into vectors, and stores vectors as elements.
 //
 // Highway's foreach_target.h includes this file once per SIMD target, so the file has no ordinary include guard. All
-// functions here give the same bits on every target. Highway's own conversions of fp16 and bf16 give different bits:
-// without a CPU instruction for the conversion, they truncate, or mistreat infinities. If the CPU lacks the
-// instruction, this file converts with integer arithmetic instead.
+// functions here return the same bits on every target. Highway's own fp16 and bf16 conversions do not: without a CPU
+// instruction for the conversion, they truncate, or mishandle infinities. In that case, this file converts with integer
+// arithmetic instead.
 #if defined(RONDA_KERNELS_CPU_ELEMENTS_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef RONDA_KERNELS_CPU_ELEMENTS_INL_H_
 #undef RONDA_KERNELS_CPU_ELEMENTS_INL_H_
@@ -26,20 +26,20 @@ namespace ronda::kernels::HWY_NAMESPACE {
 
 namespace hn = hwy::HWY_NAMESPACE;
 
-// AVX2 and newer targets convert between fp16 and fp32 in hardware, with the same results as the functions below.
+// AVX2 and newer targets convert between fp16 and fp32 in hardware, with the same results as the code below.
 inline constexpr bool kHasF16c = HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX3_DL;
-// True for targets made of scalar code. On targets made of scalar code, Highway's conversion from fp64 to fp32
-// saturates where the result should be infinity.
+// True for scalar targets, on which Highway's conversion from fp64 to fp32 saturates where the result should be
+// infinity.
 inline constexpr bool kIsEmulated = HWY_TARGET == HWY_SCALAR || HWY_TARGET == HWY_EMU128;
 
-// Converts fp16 to fp32. Each 32-bit lane has an fp16 in its low half.
+// Converts fp16, in the low half of each 32-bit lane, to fp32.
 template <class D>  // of float
 HWY_INLINE hn::Vec<D> Fp32FromFp16(D d, hn::Vec<hn::RebindToUnsigned<D>> half) {
   const hn::RebindToUnsigned<D> du;
   const auto exponent_and_mantissa = hn::ShiftLeft<13>(hn::And(half, hn::Set(du, 0x7FFFu)));
   const auto exponent = hn::And(exponent_and_mantissa, hn::Set(du, 0x0F800000u));
   const auto rebiased = hn::Add(exponent_and_mantissa, hn::Set(du, (127u - 15u) << 23));
-  // The exponent of infinity and NaN needs a second adjustment of its bias. A NaN becomes a quiet NaN.
+  // Infinity and NaN need a second adjustment of the exponent bias. A NaN becomes a quiet NaN.
   const auto is_nan = hn::Gt(exponent_and_mantissa, hn::Set(du, 0x0F800000u));
   const auto quiet_bit = hn::IfThenElseZero(is_nan, hn::Set(du, 0x00400000u));
   const auto special = hn::Or(hn::Add(rebiased, hn::Set(du, (128u - 16u) << 23)), quiet_bit);
@@ -54,18 +54,18 @@ HWY_INLINE hn::Vec<D> Fp32FromFp16(D d, hn::Vec<hn::RebindToUnsigned<D>> half) {
   return hn::BitCast(d, hn::Or(bits, hn::ShiftLeft<16>(hn::And(half, hn::Set(du, 0x8000u)))));
 }
 
-// Converts fp32 to fp16, rounded to nearest even. The result is in the low half of each 32-bit lane.
+// Converts fp32 to fp16 in the low half of each 32-bit lane, rounding to nearest even.
 template <class D>  // of float
 HWY_INLINE hn::Vec<hn::RebindToUnsigned<D>> Fp16FromFp32(D d, hn::Vec<D> value) {
   const hn::RebindToUnsigned<D> du;
   const auto bits = hn::BitCast(du, value);
   const auto magnitude = hn::And(bits, hn::Set(du, 0x7FFFFFFFu));
-  // Rounds by adding 0xFFF, which is one less than half of the lowest kept bit's weight, and the lowest kept bit
-  // itself. So a tie is rounded to even.
+  // Rounds ties to even, by adding 0xFFF (one less than half the weight of the lowest kept bit) and the lowest kept bit
+  // itself.
   const auto odd = hn::And(hn::ShiftRight<13>(magnitude), hn::Set(du, 1u));
   const auto rebiased = hn::Sub(magnitude, hn::Set(du, (127u - 15u) << 23));
   const auto normal = hn::ShiftRight<13>(hn::Add(rebiased, hn::Add(odd, hn::Set(du, 0xFFFu))));
-  // The last bit of 0.5 in fp32 has the value of the last bit of fp16's subnormal numbers. So adding 0.5 rounds a small
+  // The last bit of 0.5 in fp32 has the weight of the last bit of subnormal fp16 numbers. So adding 0.5 rounds a small
   // number to a multiple of 2^-24.
   const auto half = hn::Set(du, 126u << 23);
   const auto aligned = hn::Add(hn::BitCast(d, magnitude), hn::BitCast(d, half));
@@ -80,8 +80,8 @@ HWY_INLINE hn::Vec<hn::RebindToUnsigned<D>> Fp16FromFp32(D d, hn::Vec<D> value) 
   return hn::Or(result, hn::And(hn::ShiftRight<16>(bits), hn::Set(du, 0x8000u)));
 }
 
-// Converts fp32 to bf16: rounds the upper half of each lane to nearest even, and puts the result into the low half. The
-// CPUs' own bf16 instructions cannot be used, because they flush subnormals to zero.
+// Converts fp32 to bf16 in the low half of each lane, rounding to nearest even. Does not use the CPU's bf16
+// instructions, because they flush subnormals to zero.
 template <class D>  // of float
 HWY_INLINE hn::Vec<hn::RebindToUnsigned<D>> Bf16FromFp32(D, hn::Vec<D> value) {
   const hn::RebindToUnsigned<D> du;
@@ -98,7 +98,7 @@ HWY_INLINE hn::Vec<hn::Rebind<uint16_t, D>> LowHalves(D, hn::Vec<D> value) {
   return hn::DemoteTo(hn::Rebind<uint16_t, D>(), hn::BitCast(hn::RebindToSigned<D>(), value));
 }
 
-// Convert fp16 patterns to fp32, and fp32 to fp16 patterns, in hardware if the target has the instructions.
+// Convert between fp16 patterns and fp32, in hardware if the target has the instructions.
 template <class D>  // of float
 HWY_INLINE hn::Vec<D> Fp32FromFp16Bits(D d, hn::Vec<hn::Rebind<uint16_t, D>> bits) {
   if constexpr (kHasF16c) {
@@ -131,16 +131,16 @@ HWY_INLINE hn::Vec<D> Fp32FromFp64(D d, hn::Vec<hn::Rebind<double, D>> value) {
   }
 }
 
-// Returns the integer 1 in the 32-bit lanes for which `flags` holds 1.0, and 0 in the lanes for which it holds 0.0.
-// (`flags` is no mask, because Highway cannot narrow a mask of 64-bit lanes.)
+// Converts 1.0 and 0.0 in `flags` to the integers 1 and 0 in 32-bit lanes. (`flags` is not a mask, because Highway
+// cannot narrow a mask of 64-bit lanes.)
 template <class D>  // of float
 HWY_INLINE hn::Vec<hn::RebindToUnsigned<D>> OneWhereOne(D d, hn::Vec<hn::Rebind<double, D>> flags) {
   const hn::RebindToUnsigned<D> du;
   return hn::And(hn::ShiftRight<23>(hn::BitCast(du, Fp32FromFp64(d, flags))), hn::Set(du, 1u));
 }
 
-// Converts fp64 to fp32 with "round to odd": an inexact result is truncated, and its last bit is set. If the result is
-// then rounded again, to at most 22 bits, the outcome equals `value` rounded once.
+// Converts fp64 to fp32 with "round to odd": an inexact result is truncated, and its last bit is set. Rounding the
+// result again, to at most 22 bits, yields the same as rounding `value` once.
 template <class D>  // of float
 HWY_INLINE hn::Vec<D> Fp32FromFp64RoundToOdd(D d, hn::Vec<hn::Rebind<double, D>> value) {
   const hn::Rebind<double, D> wide;
@@ -156,13 +156,11 @@ HWY_INLINE hn::Vec<D> Fp32FromFp64RoundToOdd(D d, hn::Vec<hn::Rebind<double, D>>
   return hn::BitCast(d, hn::Or(truncated, OneWhereOne(d, inexact)));
 }
 
-// True if vectors of the type D have one lane. Highway loads and stores one floating-point lane as a float or double,
-// whose address must be aligned.
+// True if vectors of type D have one lane, which Highway loads and stores as a float or double, at an aligned address.
 template <class D>
 inline constexpr bool kIsOneLane = hn::MaxLanes(D()) == 1;
 
-// Loads one vector of elements of type E from `from`, any alignment, into lanes of D's type, which is E or a wider
-// type.
+// Loads one vector of elements of type E from `from` (any alignment) into lanes of D's type, which is E or wider.
 template <class E, class D>
 HWY_INLINE hn::Vec<D> LoadElements(D d, const uint8_t* from) {
   using Lane = hn::TFromD<D>;
@@ -190,7 +188,7 @@ HWY_INLINE hn::Vec<D> LoadElements(D d, const uint8_t* from) {
   }
 }
 
-// Stores a vector as elements of type E. Rounds floating-point values once, to nearest even.
+// Stores a vector as elements of type E, rounding floating-point values once, to nearest even.
 template <class E, class D>
 HWY_INLINE void StoreElements(D d, hn::Vec<D> value, uint8_t* to) {
   using Lane = hn::TFromD<D>;
@@ -238,8 +236,8 @@ template <class E>
 using FloatsFor =
     std::conditional_t<std::is_same_v<E, double>, hn::Rebind<float, hn::ScalableTag<double>>, hn::ScalableTag<float>>;
 
-// Loads floating-point elements and multiplies them by `factor` in fp32. Elements in fp64 are multiplied in fp64, and
-// then rounded.
+// Loads floating-point elements and multiplies them by `factor` in fp32, or in fp64 before rounding if the elements are
+// fp64.
 template <class E, class D>  // of float
 HWY_INLINE hn::Vec<D> LoadScaledFloats(D d, const uint8_t* from, double factor) {
   if constexpr (std::is_same_v<E, double>) {
@@ -262,7 +260,7 @@ HWY_INLINE void StoreFloats(D d, hn::Vec<D> value, uint8_t* to) {
 
 // Calls `visit` with the ElementType of `dtype`.
 //
-// REQUIRES: `dtype` is floating point.
+// REQUIRES: `dtype` is a floating-point type.
 template <class Visitor>
 void VisitFloatType(DType dtype, const Visitor& visit) {
   VisitDType(dtype, [&]<class E>(ElementType<E> type) {
@@ -274,8 +272,8 @@ void VisitFloatType(DType dtype, const Visitor& visit) {
   });
 }
 
-// Returns the error of rounding `value` to `rounded`. The error is 0 if either number is not finite, because infinity
-// and NaN would stay in the residual for ever.
+// Returns the error of rounding `value` to `rounded`, or 0 if either is not finite, because infinity and NaN would stay
+// in the residual for ever.
 template <class D>  // of float
 HWY_INLINE hn::Vec<D> Lost(D d, hn::Vec<D> value, hn::Vec<D> rounded) {
   const hn::RebindToSigned<D> di;
@@ -312,7 +310,7 @@ struct BitXor {
   }
 };
 
-// The exclusive or of truth values, which are bytes. Every byte except zero means true.
+// The exclusive or of truth values: bytes of which all but zero are true.
 struct BoolXor {
   template <class D>
   static HWY_INLINE hn::Vec<D> Apply(D d, hn::Vec<D> a, hn::Vec<D> b) {
@@ -328,9 +326,8 @@ struct Product {
   }
 };
 
-// The targets' min and max instructions treat NaN and zeros of either sign differently. Comparisons give the same
-// result on all targets, so this function compares. `keep_a` is false if either value is NaN, so the result is b unless
-// a is NaN.
+// Uses comparisons, which give the same result on all targets, because the targets' min and max instructions differ for
+// NaN and signed zeros. `keep_a` is false if either value is NaN, so the result is b unless a is NaN.
 template <class D, class M>
 HWY_INLINE hn::Vec<D> SelectOrNan(D, M keep_a, hn::Vec<D> a, hn::Vec<D> b) {
   return hn::IfThenElse(hn::IsNaN(a), a, hn::IfThenElse(keep_a, a, b));

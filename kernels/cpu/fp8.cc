@@ -9,20 +9,19 @@
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/cpu/fp8.cc"
 #include "hwy/foreach_target.h"
-// These headers must come after foreach_target.h, which sets the SIMD target for which they are compiled.
+// These must come after foreach_target.h, which sets the SIMD target for which they are compiled.
 #include "hwy/highway.h"
 #include "kernels/cpu/elements-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace ronda::kernels::HWY_NAMESPACE {
 
-// The codes of both formats have the upper bits of fp16 patterns. E5M2 codes are the upper bytes of fp16 patterns. An
-// E4M3 code has one exponent bit less than fp16. With a zero bit in the place of the missing bit, an E4M3 code becomes
-// the beginning of an fp16 pattern. The number of this pattern is 2^8 times smaller, also for subnormal numbers. So a
-// number is first rounded to the format's grid in fp32, with two additions. The rounded number is then converted
-// exactly to fp16.
+// Codes are derived from fp16 patterns. E5M2 codes are the upper bytes of fp16 patterns. E4M3 codes have one exponent
+// bit less than fp16. With a zero inserted for this bit, an E4M3 code becomes the upper bits of the fp16 pattern of a
+// number that is 2^8 times smaller, even if it is subnormal. So a number is first rounded to the format's grid in fp32,
+// with two additions, and then converted exactly to fp16.
 
-// The float32 values of an unpacked block.
+// The decoded float32 values of a block.
 struct Fp8Values {
   alignas(64) float at[kFp8BlockElements];
 };
@@ -35,9 +34,8 @@ HWY_INLINE hn::Mask<D> IsAbove(D d, hn::Vec<D> fp16, int16_t limit) {
   return hn::RebindMask(d, hn::Gt(magnitude, hn::Set(di, limit)));
 }
 
-// The structs E4M3 and E5M2 describe the two formats. The grid of a format consists of all fp16 numbers whose patterns
-// are made from codes; a value of the format times kToGrid is on the grid. All functions work on fp16 patterns in
-// 16-bit lanes.
+// E4M3 and E5M2 describe the two formats. A format's grid is all fp16 numbers whose patterns are derived from codes; a
+// value of the format times kToGrid is on the grid. All functions work on fp16 patterns in 16-bit lanes.
 struct E4M3 {
   static constexpr int kMantissaBits = 3;
   static constexpr uint32_t kLargestExponent = 8;
@@ -48,7 +46,7 @@ struct E4M3 {
   static HWY_INLINE hn::Vec<D> Fp16FromCode(D d, hn::Vec<hn::Rebind<uint8_t, D>> code) {
     const hn::RebindToSigned<D> di;
     const hn::Rebind<int8_t, D> di8;
-    // The sign extension of a negative code also sets the exponent's missing bit, so the mask clears this bit.
+    // Sign extension of a negative code also sets the missing exponent bit, which the mask clears.
     const auto extended = hn::BitCast(d, hn::PromoteTo(di, hn::BitCast(di8, code)));
     const auto fp16 = hn::And(hn::ShiftLeft<7>(extended), hn::Set(d, uint16_t{0xBFFF}));
     const auto all_ones = hn::Set(d, uint16_t{0x3F80});
@@ -95,9 +93,8 @@ template <class F, class D>  // of float
 HWY_INLINE hn::Vec<D> RoundToGrid(D d, hn::Vec<D> value) {
   const hn::RebindToUnsigned<D> du;
   const hn::RebindToSigned<D> di;
-  // `large` is 1.5 * 2^(23 - mantissa bits) times the power of two of `value`. In fp32 its last bit has the weight of
-  // the format's last bit at the exponent of `value`. For a subnormal `value`, this is the weight of the last bit at
-  // the format's smallest exponent.
+  // `large` is 1.5 * 2^(23 - mantissa bits) times the power of two of `value`, or of the format's smallest exponent if
+  // `value` is subnormal. Its last bit in fp32 has the weight of the format's last bit at that exponent.
   const auto exponent = hn::And(hn::BitCast(di, value), hn::Set(di, 0x7F800000));
   const auto smallest = hn::Set(di, (127 + F::kMinExponent) << 23);
   const auto factor = hn::Set(di, ((23 - F::kMantissaBits) << 23) + (1 << 22));
@@ -107,7 +104,7 @@ HWY_INLINE hn::Vec<D> RoundToGrid(D d, hn::Vec<D> value) {
   return hn::BitCast(d, hn::Or(hn::BitCast(du, rounded), sign));
 }
 
-// LargestMagnitude() searches either AllNumbers of a block, or only its FiniteNumbers.
+// Selects the numbers of a block that LargestMagnitude() considers.
 struct AllNumbers {
   template <class D>  // of int32_t
   static HWY_INLINE hn::Vec<D> Counted(D, hn::Vec<D> magnitude) {
@@ -122,7 +119,7 @@ struct FiniteNumbers {
   }
 };
 
-// Returns the bits of the largest magnitude. The bits of magnitudes are compared as integers.
+// Returns the bits of the largest magnitude, comparing magnitudes by their bits as integers.
 template <class Numbers>
 HWY_INLINE uint32_t LargestMagnitude(const Fp8Values& values) {
   const hn::ScalableTag<int32_t> d;
@@ -138,7 +135,7 @@ HWY_INLINE uint32_t LargestMagnitude(const Fp8Values& values) {
 // The bits of 1.75 * 2^127, the largest magnitude that can be encoded with the largest scale.
 inline constexpr uint32_t kLargestEncodable = 0x7F600000;
 
-// Returns the bits of the scale for a block whose largest finite number has the magnitude `largest`.
+// Returns the bits of the scale for a block whose largest finite magnitude is `largest`.
 template <class F>
 uint32_t ScaleBits(uint32_t largest) {
   if (largest == 0) return 127u << 23;
@@ -154,8 +151,7 @@ inline float FloatFromBits(uint32_t bits) {
   return value;
 }
 
-// EncodableBlock and AnyBlock are two kinds of blocks. A block without overflow and NaN takes fewer instructions to
-// encode.
+// Two kinds of blocks: one without overflow and NaN (EncodableBlock) takes fewer instructions to encode than AnyBlock.
 template <class F>
 struct EncodableBlock {
   template <class D>  // of uint16_t
@@ -231,7 +227,7 @@ void VisitFp8Format(Fp8Format format, Visitor visit) {
   }
 }
 
-// Loads and scales `count` elements, at most one block, and fills the rest of the block with zeros.
+// Loads and scales `count` elements, at most a block, and fills the rest of the block with zeros.
 template <class E>
 void LoadBlock(const uint8_t* src, size_t count, double factor, Fp8Values& values) {
   uint8_t padded[kFp8BlockElements * sizeof(E)];
@@ -247,7 +243,7 @@ void LoadBlock(const uint8_t* src, size_t count, double factor, Fp8Values& value
   std::fill(values.at + count, std::end(values.at), 0.0f);  // again: a factor may have given the zeros a sign
 }
 
-// Encodes the sum of `values` and `residual`, which are one block each, and stores the rounding errors in `residual`.
+// Encodes the sum of `values` and `residual`, one block each, and stores the rounding errors in `residual`.
 template <class F>
 void EncodeWithFeedback(Fp8Values& values, float* residual, uint8_t* block) {
   const hn::ScalableTag<float> d;
@@ -261,9 +257,8 @@ void EncodeWithFeedback(Fp8Values& values, float* residual, uint8_t* block) {
   }
 }
 
-// Encodes a block in which only the first `count` values may differ from zero. If `residual` is given, it points to
-// `count` values. The function adds these values to the block's values, and then stores the new rounding errors in
-// `residual`.
+// Encodes a block in which only the first `count` values may be nonzero. If `residual` is given, adds its `count`
+// values to the block's values, and then stores the new rounding errors there.
 template <class F>
 void EncodeValues(Fp8Values& values, size_t count, float* residual, uint8_t* block) {
   if (residual == nullptr) return EncodeBlock<F>(values, block);
@@ -319,7 +314,7 @@ void DecodeFp8OnTarget(const uint8_t* blocks, Fp8Format format, uint8_t* dst, DT
   });
 }
 
-// Reduces the block at offset `at`, in bytes, of every source.
+// Reduces the blocks at byte offset `at` of all sources.
 template <class F, class Op>
 void ReduceBlock(const ReduceFp8Args& args, size_t at, Fp8Values& values) {
   constexpr size_t kVectors = 4;
@@ -344,7 +339,7 @@ void ReduceBlock(const ReduceFp8Args& args, size_t at, Fp8Values& values) {
   }
 }
 
-// Reduces `count` elements, beginning with the block at offset `at`, in bytes, of every source.
+// Reduces `count` elements of all sources, from the block at byte offset `at` on.
 template <class F, class Op>
 void ReduceBlocks(const ReduceFp8Args& args, size_t at, size_t count, uint8_t* dst) {
   for (size_t begin = 0; begin < count; begin += kFp8BlockElements, at += kFp8BlockBytes, dst += kFp8BlockBytes) {
@@ -396,8 +391,7 @@ void DecodeFp8(const void* blocks, Fp8Format format, void* dst, DType dst_dtype,
 
 namespace {
 
-// The number of blocks that are reduced and then decoded together. So few blocks stay in the L1 cache beside the
-// sources.
+// The number of blocks to reduce before decoding them: few enough to stay in the L1 cache together with the sources.
 constexpr size_t kStepBlocks = 8;
 
 }  // namespace

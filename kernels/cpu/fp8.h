@@ -24,8 +24,8 @@ struct EncodeFp8Args {
 // Computes blocks = encoded(float32(src * scale) + residual).
 void EncodeFp8(const EncodeFp8Args& args);
 
-// Computes dst[i] = to<dst_dtype>(value of code i), for i in [0, count); `dst_dtype` is floating point. The blocks and
-// `dst` must not overlap.
+// Computes dst[i] = to<dst_dtype>(value of code i), for i in [0, count), for a floating-point `dst_dtype`. The blocks
+// and `dst` must not overlap.
 void DecodeFp8(const void* blocks, Fp8Format format, void* dst, DType dst_dtype, size_t count);
 
 struct ReduceFp8Args {
@@ -39,7 +39,7 @@ struct ReduceFp8Args {
 };
 
 // Computes dst = encoded(scale * (sources[0] op sources[1] op ...)), in float32 and in the order of `sources`. With
-// `dst_dtype`, writes the elements that DecodeFp8 makes of exactly the encoded blocks. min and max propagate NaN.
+// `dst_dtype`, writes the elements that DecodeFp8() would return for these blocks. min and max propagate NaN.
 void ReduceFp8(const ReduceFp8Args& args);
 
 }  // namespace ronda::kernels

@@ -9,15 +9,15 @@
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/cpu/gradients.cc"
 #include "hwy/foreach_target.h"
-// These headers must come after foreach_target.h, which sets the SIMD target for which they are compiled.
+// These must come after foreach_target.h, which sets the SIMD target for which they are compiled.
 #include "hwy/highway.h"
 #include "kernels/cpu/elements-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace ronda::kernels::HWY_NAMESPACE {
 
-// Sets the highest bit of a lane if the magnitude of its element, read as an integer, is at least `infinity`. (All
-// targets have the instructions for this addition, but some targets cannot compare 64-bit integers.)
+// Sets the highest bit of a lane if its element's magnitude, as an integer, is at least `infinity`. (Adds instead of
+// comparing, because some targets cannot compare 64-bit integers.)
 template <class D>  // of unsigned integers
 HWY_INLINE hn::Vec<D> Flags(D d, hn::Vec<D> bits, hn::TFromD<D> infinity) {
   using Lane = hn::TFromD<D>;
@@ -54,12 +54,10 @@ bool HasNonFiniteOnTarget(const uint8_t* data, DType dtype, size_t count) {
   });
 }
 
-// The number of sums that are accumulated side by side. kSums is at least the number of fp64 lanes of any target's
-// vectors.
+// The number of sums accumulated in parallel: at least the number of fp64 lanes of any target.
 constexpr size_t kSums = 16;
 
-// The number of rows that are added at once. The number is so small that the rows are still in the L1 cache when their
-// next column is added.
+// The number of rows to add at once: few enough to be still in the L1 cache when their next column is added.
 constexpr size_t kRowsAtOnce = 64;
 
 using Doubles = hn::ScalableTag<double>;
@@ -70,8 +68,7 @@ struct Sums {
   alignas(64) double bb[kSums] = {};
 };
 
-// Adds the products of `rows` rows of kSums elements, one column of vectors after the other. Keeps the sums of the
-// current column in registers.
+// Adds the products of `rows` rows of kSums elements, one column of vectors at a time, whose sums stay in registers.
 template <class E>
 HWY_INLINE void AddRows(const uint8_t* a, const uint8_t* b, size_t rows, Sums& sums) {
   const Doubles d;
@@ -111,7 +108,7 @@ AdasumDots DotsOf(const uint8_t* a, const uint8_t* b, size_t count) {
   }
   const size_t rest = count % kSums;
   if (rest > 0) {
-    // Pads the last row with zeros. The products of the zeros are +0 and change no sum, because no sum can be -0.
+    // Pads the last row with zeros. Their products are +0 and change no sum, because no sum is -0.
     uint8_t last_a[kRowBytes] = {};
     uint8_t last_b[kRowBytes] = {};
     std::memcpy(last_a, a + rows * kRowBytes, rest * sizeof(E));

@@ -13,22 +13,22 @@
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/cpu/reduce.cc"
 #include "hwy/foreach_target.h"
-// These headers must come after foreach_target.h, which sets the SIMD target for which they are compiled.
+// These must come after foreach_target.h, which sets the SIMD target for which they are compiled.
 #include "hwy/highway.h"
 #include "kernels/cpu/elements-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace ronda::kernels::HWY_NAMESPACE {
 
-// One pass over vectors. A pass reduces elements [begin, begin + args.count) of every source, and stores the result of
-// element `begin` at args.dst.
+// One pass over the data: reduces elements [begin, begin + args.count) of every source, and stores the results from
+// args.dst on.
 struct Pass {
   const ReduceArgs& args;  // `scale` is ignored
   double factor;           // multiplies floating-point results before they are rounded; other results are not scaled
   size_t begin;
 };
 
-// One of the following functions changes each reduced value before the value is stored.
+// One of these functions is applied to each reduced value before it is stored.
 struct Multiply {
   template <class D>
   HWY_INLINE hn::Vec<D> operator()(D d, hn::Vec<D> value) const {
@@ -52,8 +52,8 @@ struct Normalize {  // to 0 or 1
   }
 };
 
-// Reduces elements of type E in vectors with lanes of type Lane. Stores the results as elements of type Out, which is E
-// or float. (A separate loop for two sources was no faster.)
+// Reduces elements of type E in lanes of type Lane. Stores the results as elements of type Out, which is E or float. (A
+// separate loop for two sources was no faster.)
 template <class E, class Lane, class Op, class Finish, class Out>
 class Loop {
  public:
@@ -91,8 +91,8 @@ class Loop {
     }
   }
 
-  // The function reads all sources before it writes anything, because `dst` may be one of the sources. The loop over
-  // the sources is short, so it works on several accumulators in registers, which keeps the overhead of the loop small.
+  // Reads all sources before writing anything, because `dst` may be one of the sources. The loop over the sources is
+  // short, so it uses several accumulators in registers to keep the loop overhead small.
   template <size_t kVectors, class Tag>
   HWY_INLINE void Vectors(Tag d, size_t begin) const {
     const size_t step = hn::Lanes(d) * sizeof(E);
@@ -117,10 +117,9 @@ class Loop {
     }
   }
 
-  // Reduces the last elements in vectors of half the length, of a quarter, and so on. Small reductions consist almost
-  // only of last elements that fill no vector. The function does not copy the last elements through a buffer. Loads
-  // from the buffer would wait until the shorter stores before them are in the cache, which takes longer than the
-  // arithmetic.
+  // Reduces the last elements, which fill no vector, in vectors of half the length, a quarter, and so on. Small
+  // reductions consist almost only of such elements. Does not copy them through a buffer, because loads from the buffer
+  // would have to wait for the preceding shorter stores, which takes longer than the arithmetic.
   template <size_t kLanes>
   HWY_INLINE void ShorterVectors(size_t begin) const {
     const hn::CappedTag<Lane, kLanes> d;
@@ -128,7 +127,7 @@ class Loop {
     if constexpr (kLanes > 1) ShorterVectors<kLanes / 2>(begin);
   }
 
-  // Reduces the last elements in one vector, which is filled up with zeros.
+  // Reduces the last elements in one vector, padded with zeros.
   void PaddedVector(size_t begin) const {
     const D d;
     const size_t bytes = (count_ - begin) * sizeof(E);
@@ -174,7 +173,7 @@ void ReduceFloats(const Pass& pass) {
   }
 }
 
-// Reduces elements of a 16-bit type.
+// Reduces elements of a 16-bit floating-point type.
 template <class E>
 void ReduceHalves(const Pass& pass) {
   if (pass.args.dst_dtype == DType::kFloat32) return ReduceFloats<E, float>(pass);
@@ -183,8 +182,8 @@ void ReduceHalves(const Pass& pass) {
 
 template <class E>
 void ReduceIntegers(const Pass& pass) {
-  // Sums and products wrap around, so signed and unsigned integers need no separate code. No target has instructions
-  // that multiply bytes.
+  // Sums and products wrap around, so they are the same for signed and unsigned integers. No target has instructions to
+  // multiply bytes.
   using Wrapping = std::make_unsigned_t<E>;
   using Factor = std::conditional_t<sizeof(E) == 1, uint16_t, Wrapping>;
   switch (pass.args.op) {
@@ -205,8 +204,7 @@ void ReduceIntegers(const Pass& pass) {
   }
 }
 
-// The maximum of the bytes is not zero if any source is true. The minimum of the sources' bytes is not zero if all
-// sources are true.
+// The maximum of the bytes is nonzero if any source is true, and the minimum if all sources are.
 void ReduceBools(const Pass& pass) {
   switch (pass.args.op) {
     case ReduceOp::kSum:
@@ -248,12 +246,11 @@ HWY_EXPORT(ReduceOnTarget);
 
 namespace {
 
-// The number of bytes that are reduced and then converted together. With few bytes at a time, the reduced elements stay
-// in the L1 cache beside the sources.
+// The number of bytes to reduce before converting them: few enough to stay in the L1 cache together with the sources.
 constexpr size_t kBlockBytes = 4096;
 
-// Reduces the elements block by block to `args.dtype`, and converts each block into its destination while the block is
-// in the cache.
+// Reduces the elements block by block to `args.dtype`, and converts each block to the destination while it is in the
+// cache.
 void ReduceThenConvert(const ReduceArgs& args, double factor, const Scale& then_scale) {
   alignas(64) uint8_t block[kBlockBytes];
   auto* dst = static_cast<uint8_t*>(args.dst);
@@ -268,12 +265,12 @@ void ReduceThenConvert(const ReduceArgs& args, double factor, const Scale& then_
   }
 }
 
-// The number of elements that AddWide() adds up together, one source after the other. The sums of so few elements stay
+// The number of elements that AddWide() processes at once, one source after the other: few enough that their sums stay
 // in the L1 cache.
 constexpr size_t kWideElements = 512;
 
-// Adds up elements in their WideInteger type (see AddsWide). `dst` may be a source, because the function reads a block
-// of all sources before it writes the block.
+// Adds elements in their WideInteger type (see AddsWide). `dst` may be a source, because each block is read from all
+// sources before it is written.
 template <class E>
 void AddWide(const ReduceArgs& args) {
   using Wide = typename WideInteger<E>::Type;

@@ -22,12 +22,11 @@ struct ReduceArgs {
 
 // Computes dst = to<dst_dtype>(to<dtype>(scale * (sources[0] op sources[1] op ...))).
 //
-// For every element and every `count`, the order of the operations is the order of `sources`. So the result does not
-// depend on how a caller cuts a buffer into chunks. 16-bit types accumulate in fp32. Integer sums that are scaled
-// accumulate in a wider type (AddsWide). All other types and operations accumulate in the elements' own type, in which
-// integer sums wrap around. The result is rounded once, to `dtype`. Widening the result to `dst_dtype` is exact. min
-// and max propagate NaN. For bool, sum, max and bor are logical or; product, min and band are logical and; bxor is true
-// if an odd number of sources is true.
+// Always combines the sources in order, so the result does not depend on how a caller cuts a buffer into chunks. 16-bit
+// floating-point types accumulate in fp32, scaled integer sums in a wider type (AddsWide), and everything else in the
+// elements' own type, in which integer sums wrap around. The result is rounded once, to `dtype`, and then converted to
+// `dst_dtype`, which is exact if that type is wider. min and max propagate NaN. For bool, sum, max and bor are logical
+// or; product, min and band are logical and; bxor is true if an odd number of sources are true.
 //
 // REQUIRES: Supports(op, dtype) and IsConvertible(dtype, dst_dtype).
 void Reduce(const ReduceArgs& args);

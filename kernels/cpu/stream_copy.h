@@ -17,17 +17,17 @@ namespace detail {
 
 inline constexpr size_t kLineBytes = 64;
 
-// Copies whole cache lines; `dst` is the beginning of a line. If a line were not filled at once, the CPU would write it
-// to memory in several parts. (Highway's Stream does not help here: without dispatch to a better target, its baseline
-// on x86 stores single bytes.)
+// Copies whole cache lines; `dst` is the start of a line. If a line were not filled at once, the CPU would write it to
+// memory in several parts. (Highway's Stream does not help here: without dynamic dispatch, its x86 baseline stores
+// single bytes.)
 #if defined(__x86_64__)
 inline void StreamLines(const uint8_t* src, uint8_t* dst, size_t bytes) {
   constexpr size_t kVectorBytes = sizeof(__m128i);
   for (size_t i = 0; i < bytes; i += kVectorBytes) {
     _mm_stream_si128(reinterpret_cast<__m128i*>(dst + i), _mm_loadu_si128(reinterpret_cast<const __m128i*>(src + i)));
   }
-  // The fence is necessary because the processor does not keep streaming stores in order with later stores, such as the
-  // release store that announces the bytes.
+  // The fence is necessary because streaming stores are not ordered with later stores, such as the release store that
+  // publishes the bytes.
   _mm_sfence();
 }
 #else
@@ -36,9 +36,9 @@ inline void StreamLines(const uint8_t* src, uint8_t* dst, size_t bytes) { std::m
 
 }  // namespace detail
 
-// Works like memcpy, but its stores bypass the caches. Use StreamCopy() for memory that another core has read and will
-// read next. An ordinary store must first take the cache line away from the other core's cache. If the cores share no
-// cache, an ordinary store costs tens of nanoseconds for each line, one line after the other.
+// Like memcpy, but with stores that bypass the caches. Use it for memory that another core has read, and will read
+// next. An ordinary store must first invalidate the line in the other core's cache. If the cores share no cache, that
+// costs tens of nanoseconds per line, one line after the other.
 //
 // Neither pointer needs any alignment. Other threads see the bytes after a release store by this thread, as with
 // memcpy.

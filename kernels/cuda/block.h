@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Divides tensors into tiles, and defines the blocks of threads that work on the tiles.
+// Divides tensors into tiles, and defines the thread blocks that work on them.
 #ifndef RONDA_KERNELS_CUDA_BLOCK_H_
 #define RONDA_KERNELS_CUDA_BLOCK_H_
 
@@ -12,53 +12,52 @@
 
 namespace ronda::kernels::cuda {
 
-// The number of threads of one block of a grid. A warp has 32 threads.
+// The number of threads per block. A warp has 32 threads.
 inline constexpr int kThreads = 256;
-// The number of accesses of each thread to a tile, counted for the source or the destination, whichever has the wider
-// elements. All these accesses are in flight together, which hides the latency of memory.
+// The number of accesses per thread and tile, to the source or the destination, whichever has the wider elements. They
+// are all in flight at the same time, which hides the memory latency.
 inline constexpr int kAccessesInFlight = 4;
 
-// The number of blocks that must fit on a multiprocessor together. The threads of so many blocks keep the memory busy,
-// and each thread has registers for its accesses in flight. Bodies that hold two or three vectors for each vector that
-// they load set their own number (Body::kBlocksAtOnce). With fewer registers these bodies would spill registers to
-// memory, and a launch may have to wait for this memory.
+// The number of blocks that must fit on a multiprocessor at the same time: enough to keep the memory busy, and few
+// enough that each thread has registers for its accesses in flight. Bodies that hold two or three vectors for each
+// vector that they load set a number of their own (Body::kBlocksAtOnce). With fewer registers they would spill to
+// memory, for which a launch may have to wait.
 inline constexpr int kBlocksAtOnceIfSmall = 4;
 inline constexpr int kBlocksAtOnceIfLarge = 3;
 
-// Returns the number of elements of a tile whose widest element has `bytes` bytes.
+// Returns the number of elements per tile if the widest element has `bytes` bytes.
 constexpr uint32_t TileElements(size_t bytes) {
   return static_cast<uint32_t>(kThreads * kAccessesInFlight * kAccessBytes / bytes);
 }
 
-// Returns the number of tiles for `count` elements. The last tile may be only partly full.
+// Returns the number of tiles for `count` elements. The last tile may be partly filled.
 RONDA_HOST_DEVICE constexpr uint64_t TileCount(uint64_t count, uint64_t tile_elements) {
   return (count + tile_elements - 1) / tile_elements;
 }
 
-// The largest number of blocks, and therefore of tiles, in a launch.
+// The maximum number of blocks, and therefore of tiles, per launch.
 inline constexpr uint64_t kMaxTiles = 0x7FFFFFFF;
-// The largest size of the parameters of a launch, which are passed by value, from CUDA 12.1 on.
+// The maximum size of a launch's parameters, which are passed by value, since CUDA 12.1.
 inline constexpr size_t kMaxParameterBytes = 32764;
-// The largest number of segments in a launch. It is enough for BERT-large, which has 398 gradients. More segments would
-// fit, but each launch copies all parameters of a kernel, including unused segments. So the kernels of gradients are
-// compiled for two numbers of segments: kFewSegments for a bucket of a backward pass, and kMaxSegments for a whole
-// model.
+// The maximum number of segments per launch: enough for BERT-large, which has 398 gradients. More would fit, but each
+// launch copies all parameters, including unused segments. So kernels for gradients are compiled for two numbers of
+// segments: kFewSegments for a bucket of a backward pass, and kMaxSegments for a whole model.
 inline constexpr int kMaxSegments = 448;
 inline constexpr int kFewSegments = 64;
 
-// Holds up to `kCapacity` segments (tensors) as one sequence of tiles. The blocks of a grid share the tiles evenly, for
-// any sizes of the segments. The device gets the tiling by value, as a parameter of the kernel, so the host need not
-// copy it to the device, free it or wait for it.
+// Up to `kCapacity` segments (tensors) as one sequence of tiles, which the blocks of a grid share evenly, whatever the
+// sizes of the segments. It is passed to the kernel by value, so the host need not copy it to the device, free it or
+// wait for it.
 template <class Segment, int kCapacity = kMaxSegments>
 class Tiling {
  public:
-  // Names a tile: it is tile `index` of segment `segment`.
+  // Tile `index` of segment `segment`.
   struct Position {
     int segment;
     uint32_t index;
   };
 
-  // Returns whether a segment of `tiles` tiles still fits.
+  // Returns whether a segment with `tiles` tiles still fits.
   bool Fits(uint64_t tiles) const { return count_ < kCapacity && tiles <= kMaxTiles - tiles_; }
 
   // REQUIRES: `tiles` > 0, and Fits(tiles).
@@ -91,14 +90,13 @@ class Tiling {
  private:
   int count_ = 0;
   uint32_t tiles_ = 0;
-  // Only the first count_ entries are valid. The constructor does not clear the other entries, because that would take
-  // as long as the rest of a launch.
+  // Only the first count_ entries are valid. Clearing the others would take as long as the rest of a launch.
   uint32_t first_tiles_[kCapacity];
   Segment segments_[kCapacity];
 };
 
-// Fills tilings with `count` segments: `describe(index, segment)` fills in a segment and returns its number of tiles.
-// Calls `run(tiling)` for each tiling, with as few tilings as possible. Stops at the first error.
+// Distributes `count` segments over as few tilings as possible, and calls `run(tiling)` for each. `describe(index,
+// segment)` fills in a segment and returns its number of tiles. Stops at the first error.
 template <class Segment, int kCapacity = kMaxSegments, class Describe, class Run>
 int ForTilings(int count, const Describe& describe, const Run& run) {
   int next = 0;
@@ -118,27 +116,26 @@ int ForTilings(int count, const Describe& describe, const Run& run) {
   return 0;
 }
 
-// Divides the code of a kernel into steps, so that a GPU and a CPU can run the same code.
+// Kernels are divided into steps, so that a GPU and a CPU can run the same code.
 //
-// A kernel is a *body*: a struct that holds the parameters of a launch. Its
+// A kernel is a *body*: a struct with the parameters of a launch. Its
 //
 //   template <class Block> RONDA_HOST_DEVICE void operator()(Block& block) const
 //
-// is the work of one block of a grid. The work consists of steps. Every thread (or, in a warp, every lane) finishes a
-// step before any thread begins the next step. ForEachThread runs a step: on a GPU with the number of this thread, on
-// the CPU with all numbers one after the other. A PerThread or PerLane holds the values that a thread keeps between
-// steps. A block has
+// is the work of one block of a grid, in steps. Every thread (or, in a warp, every lane) finishes a step before any
+// thread begins the next one. ForEachThread runs a step: on a GPU for this thread, on the CPU for all threads one after
+// the other. A PerThread or PerLane holds the values that threads keep between steps. A block has
 //
 //   index(), grid()           the number of this block, and of all blocks
 //   ForEachThread(step)       step(thread) for thread in [0, kThreads)
 //   ForEachWarp(step)         step(warp, index) for index in [0, kWarps)
-//   Total(of)                 of(thread) of all threads, doubles, added pairwise
+//   Total(of)                 the sum of of(thread) over all threads, as doubles, added pairwise
 //
 // and a warp
 //
 //   PerLane<T>, ForEachLane(step), Max(of).
 //
-// This file has the CPU's block and warp. The block and the warp of a GPU are in device_launch.h.
+// This file has the CPU's block and warp; those of a GPU are in device_launch.h.
 
 inline constexpr int kLanes = 32;
 inline constexpr int kWarps = kThreads / kLanes;
@@ -197,8 +194,8 @@ class HostBlock {
   const uint32_t grid_;
 };
 
-// For each i in [begin, end) that is a multiple of kStep from `begin`, calls `load(i)`, then `store(i, loaded value)`.
-// A thread starts kAhead loads before its first store.
+// Calls `load(i)`, then `store(i, loaded value)`, for every kStep-th i in [begin, end), starting at `begin`. A thread
+// starts kAhead loads before its first store.
 template <int kStep, int kAhead = kAccessesInFlight, class Block, class Load, class Store>
 RONDA_HOST_DEVICE inline void ForBatches(const Block& block, uint32_t begin, uint32_t end, const Load& load,
                                          const Store& store) {

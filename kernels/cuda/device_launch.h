@@ -11,8 +11,7 @@
 
 namespace ronda::kernels::cuda {
 
-// DeviceWarp and DeviceBlock are the warp and the block of a GPU that a body gets (block.h). Each thread has its own
-// part of a PerLane or PerThread.
+// The GPU's warp and block for a body (block.h). Each thread has its own part of a PerLane or PerThread.
 class DeviceWarp {
  public:
   // Holds the value of this lane only.
@@ -95,8 +94,8 @@ struct DeviceLaunch {
   int operator()(const Body& body, uint32_t blocks) const {
     static_assert(sizeof(Body) <= kMaxParameterBytes);
     void* parameters[] = {const_cast<Body*>(&body)};
-    // This is no launch by <<<>>>, because cudaLaunchKernel returns only the errors of this launch, and leaves no error
-    // for a later call.
+    // Does not use <<<>>>, because cudaLaunchKernel returns only this launch's errors, and leaves none for a later
+    // call.
     return cudaLaunchKernel(reinterpret_cast<const void*>(&BodyKernel<Body>), dim3(blocks), dim3(kThreads), parameters,
                             0, stream);
   }
@@ -104,7 +103,7 @@ struct DeviceLaunch {
   cudaStream_t stream;
 };
 
-// Loads the kernels of bodies onto the current device, but does not run them. Stores the first failure in `*error`.
+// Loads the kernels of bodies onto the current device without running them. Stores the first error in `*error`.
 struct DeviceLoad {
   template <class Body>
   int operator()(const Body& /*body*/, uint32_t /*blocks*/) const {

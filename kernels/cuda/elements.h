@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Functions with which the device and the host load, store, convert and visit elements.
+// Loads, stores, converts and visits elements, on the device and on the host.
 #ifndef RONDA_KERNELS_CUDA_ELEMENTS_H_
 #define RONDA_KERNELS_CUDA_ELEMENTS_H_
 
@@ -11,15 +11,14 @@
 
 #include "kernels/dtype.h"
 
-// Marks code that runs on the device and on the host. The host runs this code in tests, and as a fake device
-// (tests/testing/fake_cuda).
+// Marks code for the device and the host. The host runs it in tests, and as a fake device (tests/testing/fake_cuda).
 #ifdef __CUDACC__
 #define RONDA_HOST_DEVICE __host__ __device__
 #else
 #define RONDA_HOST_DEVICE
 #endif
 
-// Write this macro before a loop over an array that must be in registers.
+// Goes before a loop over an array that must stay in registers.
 #ifdef __CUDA_ARCH__
 #define RONDA_UNROLL _Pragma("unroll")
 #else
@@ -28,11 +27,11 @@
 
 namespace ronda::kernels::cuda {
 
-// Floating-point elements: the 16-bit types, and conversions that round once, to nearest even. The conversions give the
-// same bits as kernels/cpu, except for the payload of NaN.
+// Conversions between floating-point types, which round once, to nearest even. They give the same bits as kernels/cpu,
+// except for NaN payloads.
 //
-// The host converts by integer arithmetic, and the device by its own instructions. Conversions that only the host or
-// only the device runs are in this file and, for 8-bit codes, in fp8.h.
+// The host converts with integer arithmetic, and the device with its own instructions. Code that only the host or only
+// the device runs is in this file and, for 8-bit codes, in fp8.h.
 
 template <class To, class From>
 RONDA_HOST_DEVICE inline To BitCast(From from) {
@@ -54,7 +53,7 @@ RONDA_HOST_DEVICE inline float Fp32FromFp16(Float16 half) {
   const uint32_t exponent = shifted & 0x0F800000u;
   uint32_t bits = shifted + ((127u - 15u) << 23);
   if (exponent == 0x0F800000u) {
-    // For infinity and NaN the exponent's bias is adjusted a second time. A NaN becomes a quiet NaN.
+    // Infinity and NaN need a second adjustment of the exponent bias. A NaN becomes a quiet NaN.
     bits += (128u - 16u) << 23;
     if (shifted > 0x0F800000u) bits |= 0x00400000u;
   } else if (exponent == 0) {
@@ -80,12 +79,12 @@ RONDA_HOST_DEVICE inline Float16 Fp16FromFp32(float value) {
   } else if (magnitude >= 143u << 23) {  // 65536
     result = 0x7C00u;
   } else if (magnitude < 113u << 23) {
-    // The last bit of 0.5 in fp32 has the value of the last bit of fp16's subnormal numbers. So an addition of 0.5
-    // rounds to that bit.
+    // The last bit of 0.5 in fp32 has the weight of the last bit of subnormal fp16 numbers. So adding 0.5 rounds to
+    // that bit.
     result = BitCast<uint32_t>(BitCast<float>(magnitude) + 0.5f) - (126u << 23);
   } else {
-    // To round, adds half of the lowest kept bit minus one, plus the lowest kept bit itself. So a tie is rounded to
-    // even.
+    // Rounds ties to even, by adding 0xFFF (one less than half the weight of the lowest kept bit) and the lowest kept
+    // bit itself.
     result = (magnitude - ((127u - 15u) << 23) + 0xFFFu + (magnitude >> 13 & 1u)) >> 13;
   }
   return {static_cast<uint16_t>(result | (bits >> 16 & 0x8000u))};
@@ -108,19 +107,19 @@ RONDA_HOST_DEVICE inline Bfloat16 Bf16FromFp32(float value) {
 #endif
 }
 
-// Converts fp64 to fp32 with "round to odd": an inexact result is truncated, and its last bit is set. If the result is
-// then rounded again, to at most 22 bits, the outcome equals `value` rounded once.
+// Converts fp64 to fp32 with "round to odd": an inexact result is truncated, and its last bit is set. Rounding the
+// result again, to at most 22 bits, yields the same as rounding `value` once.
 RONDA_HOST_DEVICE inline float Fp32FromFp64RoundToOdd(double value) {
   const auto nearest = static_cast<float>(value);
   const double magnitude = value < 0 ? -value : value;
   const double rounded = nearest < 0 ? -static_cast<double>(nearest) : static_cast<double>(nearest);
   uint32_t bits = BitCast<uint32_t>(nearest);
-  if (magnitude < rounded) --bits;  // none of these for infinity and NaN
+  if (magnitude < rounded) --bits;  // neither comparison holds for infinity or NaN
   if (magnitude < rounded || magnitude > rounded) bits |= 1u;
   return BitCast<float>(bits);
 }
 
-// Returns the exact value of an element as a float or double, which is at least as wide as the element.
+// Converts an element exactly to a float or double that is at least as wide.
 template <class Lane, class E>
 RONDA_HOST_DEVICE inline Lane Widen(E element) {
   if constexpr (std::is_same_v<E, Float16>) {
@@ -133,7 +132,7 @@ RONDA_HOST_DEVICE inline Lane Widen(E element) {
   }
 }
 
-// Returns the element that is nearest to a float or double.
+// Rounds a float or double to the nearest element.
 template <class E, class Lane>
 RONDA_HOST_DEVICE inline E RoundTo(Lane value) {
   if constexpr (std::is_same_v<E, float> || std::is_same_v<E, double>) {
@@ -147,14 +146,14 @@ RONDA_HOST_DEVICE inline E RoundTo(Lane value) {
   }
 }
 
-// The type for arithmetic on elements of the types From and To.
+// The type for arithmetic between elements of types From and To.
 template <class From, class To>
 using LaneOf = std::conditional_t<std::is_same_v<From, double> || std::is_same_v<To, double>, double, float>;
 
-// The number of bytes of a GPU's widest access to memory.
+// The size of a GPU's widest memory access, in bytes.
 inline constexpr int kAccessBytes = 16;
 
-// Consecutive elements. If they fit into the widest access, one access moves them; otherwise several accesses do.
+// Consecutive elements, moved by one access if they fit into the widest one, otherwise by several.
 template <class E, int kCount>
 struct alignas(kCount * sizeof(E) < kAccessBytes ? kCount * sizeof(E) : kAccessBytes) Vector {
   E at[kCount];
@@ -170,9 +169,9 @@ RONDA_HOST_DEVICE inline bool IsAlignedFor(const void* pointer) {
   return IsAligned(pointer, alignof(Vector<E, kCount>));
 }
 
-// Loads from an address of any alignment, byte by byte. In some cases nvcc has merged a memcpy with an access of the
-// element's width, and emitted this access for both. Such merged code makes the device fault on an address that is not
-// aligned (tests/kernels/cuda/machine_code_test.cc).
+// Loads from an address of any alignment, byte by byte. Does not use memcpy, because nvcc sometimes merged the memcpy
+// with an access of the element's width, and emitted that access for both. Such an access faults at an unaligned
+// address (tests/kernels/cuda/machine_code_test.cc).
 template <class T>
 RONDA_HOST_DEVICE inline T LoadBytes(const void* from) {
   uint8_t bytes[sizeof(T)];
@@ -189,7 +188,7 @@ RONDA_HOST_DEVICE inline void StoreBytes(const T& value, void* to) {
   for (size_t i = 0; i < sizeof(T); ++i) static_cast<uint8_t*>(to)[i] = bytes[i];
 }
 
-// A vector of one element may have any address; a longer vector must be aligned.
+// A vector of one element may have any address; longer vectors must be aligned.
 template <class E, int kCount>
 RONDA_HOST_DEVICE inline Vector<E, kCount> Load(const void* from) {
   if constexpr (kCount == 1) {
@@ -206,7 +205,7 @@ RONDA_HOST_DEVICE inline void Store(const Vector<E, kCount>& value, void* to) {
   *static_cast<Vector<E, kCount>*>(to) = value;
 }
 
-// Returns the address of element `index`. All indices of elements have 64 bits.
+// Returns the address of element `index`. All element indices are 64-bit.
 template <class E>
 RONDA_HOST_DEVICE inline const uint8_t* At(const void* elements, uint64_t index) {
   return static_cast<const uint8_t*>(elements) + index * sizeof(E);
@@ -217,11 +216,11 @@ RONDA_HOST_DEVICE inline uint8_t* At(void* elements, uint64_t index) {
   return static_cast<uint8_t*>(elements) + index * sizeof(E);
 }
 
-// A call that is not supported returns this number, which is cudaErrorInvalidValue.
+// The error of an unsupported call: cudaErrorInvalidValue.
 inline constexpr int kInvalidCall = 1;
 
-// Each of these functions calls `visit` with the ElementType of `dtype`, and returns the result of `visit`. It returns
-// kInvalidCall if `dtype` is not of the kind in the function's name.
+// Call `visit` with the ElementType of `dtype`, and return its result, or kInvalidCall if `dtype` is not of the kind in
+// the function's name.
 template <class Visitor>
 int VisitFloat(DType dtype, const Visitor& visit) {
   return VisitDType(dtype, [&]<class E>(ElementType<E> type) -> int {
@@ -251,7 +250,7 @@ int VisitInteger(DType dtype, const Visitor& visit) {
   });
 }
 
-// Calls `visit` with the type of unsigned integers that has `bytes` bytes.
+// Calls `visit` with the unsigned integer type of `bytes` bytes.
 template <class Visitor>
 int VisitBits(size_t bytes, const Visitor& visit) {
   switch (bytes) {

@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The bodies of kernels that pack and unpack the 8-bit wire formats (kernels/dtype.h). A warp encodes and decodes a
-// block. map_launches.h launches the bodies.
+// The bodies of kernels that pack and unpack the 8-bit wire formats (kernels/dtype.h), launched by map_launches.h. Each
+// warp encodes or decodes one block at a time.
 //
-// The codes of both formats have the upper bits of fp16 patterns. E5M2 codes are the upper bytes of fp16 patterns. An
-// E4M3 code has one exponent bit less than fp16. If a zero bit is inserted for the missing bit, the code becomes the
-// beginning of the fp16 pattern of a number that is 2^8 times smaller, also for subnormal numbers. So a number is first
-// rounded to the format's grid in fp32, with two additions. The rounded number is then converted exactly to fp16. A GPU
-// of compute capability 8.9 or newer has instructions for both directions, with the same bits for all numbers that a
-// code can hold.
+// Codes are derived from fp16 patterns. E5M2 codes are the upper bytes of fp16 patterns. E4M3 codes have one exponent
+// bit less than fp16. With a zero inserted for this bit, an E4M3 code becomes the upper bits of the fp16 pattern of a
+// number that is 2^8 times smaller, even if it is subnormal. So a number is first rounded to the format's grid in fp32,
+// with two additions, and then converted exactly to fp16. GPUs of compute capability 8.9 or newer have instructions for
+// both directions, which give the same bits for all numbers that a code can represent.
 #ifndef RONDA_KERNELS_CUDA_FP8_H_
 #define RONDA_KERNELS_CUDA_FP8_H_
 
@@ -27,8 +26,8 @@
 
 namespace ronda::kernels::cuda {
 
-// These structs have the differences between the two formats. The grid of a format consists of all fp16 numbers whose
-// patterns are made from codes; a value of the format times kToGrid is on the grid.
+// E4M3 and E5M2 describe the two formats. A format's grid is all fp16 numbers whose patterns are derived from codes; a
+// value of the format times kToGrid is on the grid.
 struct E4M3 {
   static constexpr int kMantissaBits = 3;
   static constexpr uint32_t kLargestExponent = 8;
@@ -47,7 +46,7 @@ struct E4M3 {
   }
 
 #ifdef RONDA_HAS_FP8_INSTRUCTIONS
-  // Converts two numbers to codes, the first of which is in the lower bits. REQUIRES: codes can hold both numbers.
+  // Converts two numbers to codes, with the first in the lower bits. REQUIRES: codes can represent both numbers.
   __device__ static uint16_t TwoCodes(float first, float second) {
     uint16_t codes;
     asm("cvt.rn.satfinite.e4m3x2.f32 %0, %1, %2;" : "=h"(codes) : "f"(second), "f"(first));
@@ -60,9 +59,9 @@ struct E4M3 {
     return halves;
   }
 
-  // Returns the code of any number, given the code that TwoCodes returns for this number.
+  // Returns the code of any number, given the code that TwoCodes() returns for it.
   __device__ static uint8_t CodeOfAny(float number, uint8_t code) {
-    return fabsf(number) <= 464 ? code : 0x7F;  // from the middle between the largest number and the next one on
+    return fabsf(number) <= 464 ? code : 0x7F;  // half way from the largest number to the next one
   }
 #endif
 };
@@ -100,24 +99,24 @@ struct E5M2 {
 #endif
 };
 
-// Rounds `value` to the grid of F. Does not change infinity and NaN.
+// Rounds `value` to the grid of F. Leaves infinity and NaN unchanged.
 template <class F>
 RONDA_HOST_DEVICE inline float RoundToGrid(float value) {
-  // In fp32, the last bit of a number that is 1.5 * 2^(23 - mantissa bits) times larger has the value of the format's
-  // last bit at this exponent. Subnormal numbers have the last bit of the smallest exponent.
+  // `large` is 1.5 * 2^(23 - mantissa bits) times the power of two of `value`, or of the format's smallest exponent if
+  // `value` is subnormal. Its last bit in fp32 has the weight of the format's last bit at that exponent.
   constexpr uint32_t kSmallest = static_cast<uint32_t>(127 + F::kMinExponent) << 23;
   constexpr uint32_t kFactor = (static_cast<uint32_t>(23 - F::kMantissaBits) << 23) + (1u << 22);
   const uint32_t bits = BitCast<uint32_t>(value);
   const uint32_t exponent = bits & kFloatInfinity;
   const auto large = BitCast<float>((exponent > kSmallest ? exponent : kSmallest) + kFactor);
   const float rounded = (value + large) - large;
-  return BitCast<float>(BitCast<uint32_t>(rounded) | (bits & 0x80000000u));  // zero has lost its sign
+  return BitCast<float>(BitCast<uint32_t>(rounded) | (bits & 0x80000000u));  // restores the sign of zero
 }
 
 // The bits of 1.75 * 2^127, the largest magnitude that can be encoded with the largest scale.
 inline constexpr uint32_t kLargestEncodable = 0x7F600000;
 
-// Returns the bits of the scale for a block. `largest` has the bits of the largest finite magnitude in the block.
+// Returns the bits of the scale for a block whose largest finite magnitude has the bits `largest`.
 template <class F>
 RONDA_HOST_DEVICE inline uint32_t ScaleBits(uint32_t largest) {
   if (largest == 0) return 127u << 23;
@@ -140,8 +139,7 @@ struct LaneNumbers {
   float at[kPieces][kPiece];
 };
 
-// Returns the bits of the largest magnitude below `limit`. The order of magnitudes is the order of their bits as
-// integers.
+// Returns the bits of the largest magnitude below `limit`, comparing magnitudes by their bits as integers.
 RONDA_HOST_DEVICE inline uint32_t LargestBelow(uint32_t limit, const LaneNumbers& numbers) {
   uint32_t largest = 0;
   for (const auto& piece : numbers.at) {
@@ -155,8 +153,8 @@ RONDA_HOST_DEVICE inline uint32_t LargestBelow(uint32_t limit, const LaneNumbers
 
 using Codes = Vector<uint8_t, kPiece>;
 
-// Divides numbers by a scale, whose inverse is given, and returns the codes of the quotients. `are_held` is true if
-// codes can hold all quotients.
+// Multiplies numbers by the inverse of a scale, and returns the codes of the products. `are_held` is true if codes can
+// represent all of them.
 template <class F>
 RONDA_HOST_DEVICE inline Codes EncodePiece(const float (&numbers)[kPiece], float inverse, bool are_held) {
 #ifdef RONDA_HAS_FP8_INSTRUCTIONS
@@ -194,8 +192,8 @@ RONDA_HOST_DEVICE inline Vector<float, kPiece> DecodePiece(const Codes& codes, f
   return numbers;
 }
 
-// A block on the wire consists of its scale, followed by its codes. A block has 260 bytes, so four codes at a time can
-// be moved if the wire is aligned.
+// On the wire, a block is its scale followed by its codes. A block has 260 bytes, so codes can be moved four at a time
+// if the wire is aligned.
 
 // A lane's codes of a block, and the block's scale.
 struct LaneCodes {
@@ -203,8 +201,8 @@ struct LaneCodes {
   Codes at[kPieces];
 };
 
-// kAligned is true if the address `block` is a multiple of four. kAligned is a template parameter, because the compiler
-// makes a thread wait for each load under a condition before the next load.
+// kAligned says whether the address `block` is a multiple of four. It is a template parameter because the compiler
+// makes a thread wait for each conditional load before the next.
 template <bool kAligned>
 RONDA_HOST_DEVICE inline LaneCodes LoadLaneCodes(const uint8_t* block, int lane) {
   LaneCodes codes;
@@ -222,8 +220,8 @@ RONDA_HOST_DEVICE inline void StoreCodes(const Codes& codes, uint8_t* block, int
   StoreBytes(codes, to);
 }
 
-// Encodes the numbers of the warp's lanes as one block, at the address `block`. Calls encoded(lane, piece, codes,
-// scale) for each piece of each lane.
+// Encodes the numbers of the warp's lanes as one block at `block`. Calls encoded(lane, piece, codes, scale) for each
+// piece of each lane.
 template <class F, class Warp, class Lanes, class Encoded>
 RONDA_HOST_DEVICE inline void EncodeBlock(const Warp& warp, const Lanes& numbers, uint8_t* block,
                                           const Encoded& encoded) {
@@ -243,9 +241,9 @@ RONDA_HOST_DEVICE inline void EncodeBlock(const Warp& warp, const Lanes& numbers
   });
 }
 
-// Bodies of the kernels that pack tensors as blocks of 8-bit codes, and unpack them.
+// Bodies of the kernels that pack tensors into blocks of 8-bit codes, and unpack them.
 
-// A tile consists of blocks of codes, four per warp.
+// A tile is four blocks of codes per warp.
 inline constexpr uint32_t kTileBlocks = 4 * kWarps;
 
 RONDA_HOST_DEVICE inline uint64_t Least(uint64_t a, uint64_t b) { return a < b ? a : b; }
@@ -278,8 +276,8 @@ class EncodeBody {
     Vector<float, kPiece> residual[kPieces];
   };
 
-  // The number of blocks that a warp loads before it encodes the first block. A lane loads 64 bytes of them, for which
-  // it has registers.
+  // The number of blocks that a warp loads before it encodes the first one. Each lane loads at most 128 bytes of them,
+  // for which it has registers.
   template <bool kFeedback>
   static constexpr uint32_t kAhead =
       std::max<uint32_t>(1, std::min<uint32_t>(4, 16 / (sizeof(E) + (kFeedback ? sizeof(float) : 0))));
@@ -287,7 +285,7 @@ class EncodeBody {
   template <bool kFeedback, class Block>
   RONDA_HOST_DEVICE void Tile(const Block& block, const MapSegment& segment, uint64_t first) const {
     const uint64_t end = Least(Fp8BlockCount(segment.count), first + kTileBlocks);
-    // The blocks before `whole_end` are whole, so a lane can load them in pieces.
+    // The blocks before `whole_end` are complete, so lanes can load them in pieces.
     const bool is_aligned =
         IsAlignedFor<E, kPiece>(segment.src) && (!kFeedback || IsAlignedFor<float, kPiece>(segment.residual));
     const uint64_t whole_end = is_aligned ? Least(segment.count / kFp8BlockElements, end) : 0;
@@ -332,8 +330,8 @@ class EncodeBody {
     }
   }
 
-  // Encodes block `index`, and loads it element by element, because it may be shorter and have any address. Fills the
-  // rest of a shorter block with zeros.
+  // Encodes block `index`, loading it element by element, because it may be shorter and have any address. Pads a
+  // shorter block with zeros.
   template <bool kFeedback, class Warp>
   RONDA_HOST_DEVICE void OneBlock(const Warp& warp, const MapSegment& segment, uint64_t index) const {
     const auto for_each = [&](int lane, int piece, const auto& step) {
@@ -359,7 +357,7 @@ class EncodeBody {
     });
   }
 
-  // Returns the value that is sent for an element.
+  // Returns the value to send for an element.
   template <bool kFeedback>
   RONDA_HOST_DEVICE float Number(const Elements& elements, int piece, int i) const {
     const auto number = static_cast<float>(Widen<Lane>(elements.at[piece].at[i]) * factor_);
@@ -386,22 +384,21 @@ class EncodeBody {
   const Tiling<MapSegment> tiles_;
 };
 
-// Describes the wanted elements of a tensor that is on the wire as blocks.
+// The requested elements of a tensor that is on the wire as blocks.
 struct DecodeSegment {
   const void* blocks;  // the tensor's first block
   void* dst;
-  uint64_t skip;   // elements before the first wanted one
-  uint64_t count;  // wanted elements
+  uint64_t skip;   // elements before the first requested one
+  uint64_t count;  // requested elements
 };
 
-// FirstBlock() returns the first block that has wanted elements, and BlocksWanted() returns the number of such blocks.
+// Return the first block with requested elements, and the number of such blocks.
 RONDA_HOST_DEVICE inline uint64_t FirstBlock(const DecodeSegment& segment) { return segment.skip / kFp8BlockElements; }
 RONDA_HOST_DEVICE inline uint64_t BlocksWanted(const DecodeSegment& segment) {
   return segment.count == 0 ? 0 : Fp8BlockCount(segment.skip + segment.count) - FirstBlock(segment);
 }
 
-// The number of blocks of codes that a lane loads before it decodes the first block. The lane loads few bytes of each
-// block.
+// The number of blocks of codes that a lane loads before it decodes the first one. It loads only a few bytes of each.
 inline constexpr uint32_t kBlocksInFlight = 4;
 static_assert(kTileBlocks == kBlocksInFlight * kWarps);
 
@@ -421,13 +418,12 @@ class DecodeBody {
   }
 
  private:
-  // Decodes a tile of the blocks that have wanted elements, from block `first` on.
+  // Decodes a tile of the blocks with requested elements, starting with block `first` of them.
   template <class Block>
   RONDA_HOST_DEVICE void Tile(const Block& block, const DecodeSegment& segment, uint64_t first) const {
     const uint64_t begin = FirstBlock(segment) + first;
     const uint64_t end = Least(FirstBlock(segment) + BlocksWanted(segment), begin + kTileBlocks);
-    // All elements of the blocks from `whole_begin` to `whole_end` are wanted, so a lane can store these blocks in
-    // pieces.
+    // All elements of the blocks from `whole_begin` to `whole_end` are requested, so lanes can store them in pieces.
     const uint64_t whole_begin = TileCount(segment.skip, kFp8BlockElements);
     const bool is_aligned = IsAligned(segment.blocks, sizeof(Codes)) &&
                             IsAlignedFor<E, kPiece>(PlaceOf(segment, whole_begin * kFp8BlockElements));
@@ -444,8 +440,7 @@ class DecodeBody {
     });
   }
 
-  // BlockAt() returns the address of the tensor's block `index`, and PlaceOf() returns the address for its element
-  // `index`.
+  // Return the address of the tensor's block `index`, and the address for its element `index`.
   RONDA_HOST_DEVICE static const uint8_t* BlockAt(const DecodeSegment& segment, uint64_t index) {
     return static_cast<const uint8_t*>(segment.blocks) + index * kFp8BlockBytes;
   }
@@ -453,7 +448,7 @@ class DecodeBody {
     return At<E>(segment.dst, index - segment.skip);
   }
 
-  // Decodes the blocks `index`, index + kWarps and so on, which are one warp's blocks of a tile.
+  // Decodes one warp's blocks of a tile: `index`, index + kWarps, ...
   RONDA_HOST_DEVICE void WholeBlocks(const DecodeSegment& segment, uint64_t index, int lane) const {
     LaneCodes codes[kBlocksInFlight];
     RONDA_UNROLL
@@ -469,8 +464,8 @@ class DecodeBody {
     }
   }
 
-  // Decodes block `index`, and stores it element by element, because some elements may not be wanted, and elements may
-  // have any address.
+  // Decodes block `index`, and stores it element by element, because some elements may not be requested, and elements
+  // may have any address.
   RONDA_HOST_DEVICE void OneBlock(const DecodeSegment& segment, uint64_t index, int lane) const {
     const LaneCodes codes = LoadLaneCodes<false>(BlockAt(segment, index), lane);
     for (int piece = 0; piece < kPieces; ++piece) {

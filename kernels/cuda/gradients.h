@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Kernels on gradients for optimizers. They search for overflow, add weighted gradients, and compute Adasum.
-// map_launches.h describes `launch`.
+// Kernels on gradients for optimizers: they detect overflow, add weighted gradients, and compute Adasum. map_launches.h
+// describes `launch`.
 #ifndef RONDA_KERNELS_CUDA_GRADIENTS_H_
 #define RONDA_KERNELS_CUDA_GRADIENTS_H_
 
@@ -23,8 +23,8 @@ struct FindSegment {
   uint8_t* found;
 };
 
-// Sets *found to 1 if the bits of an element's magnitude, as an integer, are at least the bits of infinity. (*found is
-// 0 before the launch.)
+// Sets *found, which is 0 before the launch, to 1 if the bits of an element's magnitude, as an integer, are at least
+// those of infinity.
 template <class Bits>
 class FindNonFiniteBody {
  public:
@@ -60,7 +60,7 @@ class FindNonFiniteBody {
     const auto look = [&](uint32_t, const Vector<Bits, kCount>& bits) {
       bool any = false;
       for (int i = 0; i < kCount; ++i) any |= (bits.at[i] & std::numeric_limits<Bits>::max() >> 1) >= infinity_;
-      if (any) *found = 1;  // all writers write the same
+      if (any) *found = 1;  // all writers write the same value
     };
     ForBatches<kCount>(block, begin, end, load, look);
   }
@@ -77,13 +77,13 @@ struct PairSegment {
   const double* dots;  // of the pair
 };
 
-// Returns the factors of the call.
+// Returns the call's factors.
 struct GivenFactors {
   RONDA_HOST_DEVICE AdasumWeights operator()(const double* /*dots*/) const { return factors; }
   AdasumWeights factors;
 };
 
-// Returns Adasum's weights for the dot products of the pair.
+// Computes Adasum's weights from the pair's dot products.
 struct AdasumFactors {
   RONDA_HOST_DEVICE AdasumWeights operator()(const double* dots) const {
     return WeightsOf({.ab = dots[0], .aa = dots[1], .bb = dots[2]});
@@ -150,8 +150,8 @@ class AddBody {
   const Tiling<PairSegment> tiles_;
 };
 
-// One block computes the dot products of each part of a pair. Another launch adds up the parts. So the order of the
-// additions is fixed, and no block waits for another block.
+// One block computes the dot products of each part of a pair, and a second launch adds the parts. So the order of the
+// additions is fixed, and no block waits for another.
 inline constexpr uint64_t kDotsPartElements = 4096;  // at least
 
 RONDA_HOST_DEVICE inline uint64_t DotsParts(uint64_t count) {
@@ -177,7 +177,7 @@ struct ThreadDots {
   double at[3];
 };
 
-// Adds up the dot products (three numbers) of all threads of the block, and stores the three sums.
+// Adds the three dot products of all threads of the block, and stores the three sums.
 template <class Block, class Dots>
 RONDA_HOST_DEVICE inline void StoreTotals(const Block& block, const Dots& dots, double* to) {
   for (int i = 0; i < 3; ++i) {
@@ -208,7 +208,7 @@ class DotsBody {
   }
 
  private:
-  // Returns the dot products over every kThreads-th element.
+  // Returns the dot products of every kThreads-th element.
   RONDA_HOST_DEVICE static ThreadDots Sum(const DotsSegment& segment, uint64_t begin, uint64_t end) {
     ThreadDots dots = {};
     for (uint64_t at = begin; at < end; at += kThreads) {
@@ -224,7 +224,7 @@ class DotsBody {
   const Tiling<DotsSegment> tiles_;
 };
 
-// Adds up the parts of each pair. In this body a tile is a pair.
+// Adds the parts of each pair. Here, a tile is a pair.
 class AddPartsBody {
  public:
   explicit AddPartsBody(const Tiling<DotsSegment>& tiles) : tiles_(tiles) {}

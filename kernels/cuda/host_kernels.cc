@@ -13,15 +13,15 @@
 namespace ronda::kernels::cuda {
 namespace {
 
-// The largest number of blocks that the host runs in a launch. Large tensors have more tiles than blocks, so a block
-// works on several tiles, as on a device.
+// The maximum number of blocks that the host runs per launch. Large tensors have more tiles, so a block works on
+// several tiles, as on a device.
 constexpr uint32_t kMaxGrid = 256;
 
 struct HostLaunch {
   template <class Body>
   int operator()(const Body& body, uint32_t blocks) const {
     const uint32_t grid = std::min(blocks, kMaxGrid);
-    // A device runs blocks in any order. So this loop begins in the middle, and neither the first nor the last block
+    // A device runs blocks in any order. This loop starts in the middle, so that neither the first nor the last block
     // runs last.
     for (uint32_t i = 0; i < grid; ++i) body(HostBlock((grid / 2 + i) % grid, grid));
     return 0;

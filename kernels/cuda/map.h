@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The bodies of kernels that pack and unpack elements. map_launches.h launches them.
+// The bodies of kernels that pack and unpack elements, launched by map_launches.h.
 #ifndef RONDA_KERNELS_CUDA_MAP_H_
 #define RONDA_KERNELS_CUDA_MAP_H_
 
@@ -15,10 +15,10 @@
 
 namespace ronda::kernels::cuda {
 
-// Bodies of the kernels that pack and unpack, except for blocks of 8-bit codes (fp8.h). They turn each element of a
-// source into an element of a destination.
+// Bodies of the kernels that pack and unpack, except for blocks of 8-bit codes (fp8.h). They convert each source
+// element to a destination element.
 
-// A tensor that is packed onto the wire, or unpacked from the wire.
+// A tensor to pack onto the wire or unpack from it.
 struct MapSegment {
   const void* src;
   void* dst;
@@ -26,15 +26,15 @@ struct MapSegment {
   uint64_t count;
 };
 
-// Returns the residual that error feedback keeps of `value`, which is sent as `rounded`. The residual is 0 if either
-// number is not finite, because infinity and NaN would stay in the residual for ever.
+// Returns the residual that error feedback keeps for `value` if it is sent as `rounded`, or 0 if either is not finite,
+// because infinity and NaN would stay in the residual for ever.
 RONDA_HOST_DEVICE inline float Lost(float value, float rounded) {
   const float lost = value - rounded;
   return (BitCast<uint32_t>(lost) & 0x7FFFFFFFu) < kFloatInfinity ? lost : 0.0f;
 }
 
-// Each of the following structs is a function of an element. It has the types From and To, and states whether error
-// feedback is possible.
+// Each of the following structs is a function from an element of type From to one of type To, and says whether it
+// supports error feedback.
 template <class E>
 struct Keep {
   using From = E;
@@ -75,8 +75,8 @@ struct ScaleFloats {
   Lane factor;
 };
 
-// Converts to 16 bits, with error feedback (kernels/cpu/convert.h) if a segment has a residual. This is a separate
-// function because the kernels of ScaleFloats need fewer registers, and so run more threads at a time.
+// Converts to 16 bits, with error feedback (kernels/cpu/convert.h) if a segment has a residual. Separate from
+// ScaleFloats, whose kernels need fewer registers, and so run more threads at a time.
 template <class F, class T>
 struct NarrowFloats : ScaleFloats<F, T> {
   static constexpr bool kHasFeedback = true;
@@ -93,7 +93,7 @@ struct NarrowFloats : ScaleFloats<F, T> {
   }
 };
 
-// Returns the number of elements in a tile if `Function` is applied to the tile.
+// Returns the number of elements per tile for `Function`.
 template <class Function>
 constexpr uint32_t MapTileElements() {
   return TileElements(std::max(sizeof(typename Function::From), sizeof(typename Function::To)));
@@ -121,7 +121,7 @@ class MapBody {
 
  private:
   static constexpr int kVector = kAccessBytes / kWidest;
-  // While a thread works on bytes, each byte takes a register. So a thread loads only one vector of bytes at a time.
+  // Each byte that a thread works on takes a register, so threads load only one vector of bytes at a time.
   static constexpr int kAhead = kWidest == 1 ? 1 : kAccessesInFlight;
 
   // Works on one tile: the elements of `segment` from `first` on.

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Launches the kernels that pack and unpack a bucket. The functions are templates over `launch`, which a GPU
-// (device_launch.h) or the CPU (host_kernels.cc) provides. `launch(body, blocks)` runs a body in `blocks` blocks, after
-// all earlier launches, and returns 0 or an error.
+// Launches the kernels that pack and unpack a bucket. The functions are templates over `launch`, which has an
+// implementation for GPUs (device_launch.h) and one for the CPU (host_kernels.cc). `launch(body, blocks)` runs a body
+// in `blocks` blocks, after all earlier launches, and returns 0 or an error.
 #ifndef RONDA_KERNELS_CUDA_MAP_LAUNCHES_H_
 #define RONDA_KERNELS_CUDA_MAP_LAUNCHES_H_
 
@@ -27,13 +27,13 @@ int VisitFp8(Wire::Blocks blocks, const Visitor& visit) {
   return kInvalidCall;
 }
 
-// Returns the address at `offset` in the buffer of a wire.
+// Returns the address of `offset` in a wire buffer.
 inline const uint8_t* WireAt(const void* buffer, uint64_t offset) {
   return static_cast<const uint8_t*>(buffer) + offset;
 }
 inline uint8_t* WireAt(void* buffer, uint64_t offset) { return static_cast<uint8_t*>(buffer) + offset; }
 
-// Converts a segment of a call to a segment of a body.
+// Converts a call's segment to a body's segment.
 inline MapSegment ToWire(const PackCall& call, int index) {
   const PackSegment& segment = call.segments[index];
   return {segment.input, WireAt(call.buffer, segment.offset), segment.residual, segment.count};
@@ -45,9 +45,9 @@ inline MapSegment FromWire(const UnpackCall& call, int index) {
   return {WireAt(call.buffer, segment.offset + skipped), segment.output, nullptr, segment.count};
 }
 
-// Returns whether the elements are like the gradients of most trainings, that is, floating-point numbers of at most 32
-// bits, or copied unchanged. Kernels for such elements are compiled for both numbers of segments, kFewSegments and
-// kMaxSegments. For other elements a second kernel would only have to be compiled and loaded.
+// Returns whether the elements are typical gradients: at most 32 bits wide, and either floating-point numbers or copied
+// unchanged. Kernels for these are compiled for both numbers of segments, kFewSegments and kMaxSegments. For other
+// elements, a second kernel would not be worth compiling and loading.
 template <class Function>
 constexpr bool IsOfGradients() {
   using From = typename Function::From;
@@ -55,7 +55,7 @@ constexpr bool IsOfGradients() {
          sizeof(From) <= sizeof(float) && sizeof(typename Function::To) <= sizeof(float);
 }
 
-// Applies `function` to all elements of the segments that `describe(index)` gives.
+// Applies `function` to all elements of the segments that `describe(index)` returns.
 template <class Function, class Describe, class Launch>
 int LaunchMap(int count, const Function& function, const Describe& describe, const Launch& launch) {
   const auto fill_in = [&](int index, MapSegment& segment) {
@@ -71,7 +71,7 @@ int LaunchMap(int count, const Function& function, const Describe& describe, con
   return ForTilings<MapSegment>(count, fill_in, run);
 }
 
-// A conversion of elements, to the wire or from the wire.
+// A conversion of elements to or from the wire.
 struct MapCall {
   DType from;
   DType to;
@@ -187,8 +187,8 @@ int LaunchUnpack(const UnpackCall& call, const Launch& launch) {
                                                  : LaunchUnpackElements(call, launch);
 }
 
-// The following functions call `launch` once for every kernel, so that a DeviceLoad (device_launch.h) or a test sees
-// every kernel. The launches must not run the bodies, because the pointers in the calls are not valid.
+// The following functions call `launch` once for every kernel, for a DeviceLoad (device_launch.h) or a test. `launch`
+// must not run the bodies, because the pointers in the calls are invalid.
 
 template <class Visitor>
 void ForEveryDType(const Visitor& visit) {
@@ -202,7 +202,7 @@ void ForEveryWire(const Visitor& visit) {
   visit(Wire{.blocks = Wire::Blocks::kE5M2});
 }
 
-// Calls LaunchPack() and LaunchUnpack() for all combinations of types. They refuse an unsupported combination without a
+// Calls LaunchPack() and LaunchUnpack() for all combinations of types. They reject unsupported combinations without a
 // launch.
 template <class Launch>
 void LaunchEveryMapOf(int segments, const Launch& launch) {

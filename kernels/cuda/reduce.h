@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Kernels that reduce the data of several wires, with their operators, bodies and launches.
+// Kernels that reduce the data of several wires: operators, bodies and launches.
 #ifndef RONDA_KERNELS_CUDA_REDUCE_H_
 #define RONDA_KERNELS_CUDA_REDUCE_H_
 
@@ -23,8 +23,8 @@ RONDA_HOST_DEVICE inline float Greatest(float a, float b) { return a != a || a >
 RONDA_HOST_DEVICE inline double Least(double a, double b) { return a != a || a <= b ? a : b; }
 RONDA_HOST_DEVICE inline double Greatest(double a, double b) { return a != a || a >= b ? a : b; }
 
-// Each of these functions calls `visit` with the operator, as a function of two numbers. So the operator is chosen once
-// for all elements of a thread, and not once per element.
+// Call `visit` with the operator as a function of two numbers, so that a thread chooses the operator once instead of
+// once per element.
 template <class Float, class Visitor>
 RONDA_HOST_DEVICE inline void VisitFloatOperator(ReduceOp op, const Visitor& visit) {
   switch (op) {
@@ -41,8 +41,8 @@ RONDA_HOST_DEVICE inline void VisitFloatOperator(ReduceOp op, const Visitor& vis
 
 template <class Integer, class Visitor>
 RONDA_HOST_DEVICE inline void VisitIntegerOperator(ReduceOp op, const Visitor& visit) {
-  // Sums and products wrap around. They need unsigned types: a type narrower than int would be promoted to int and not
-  // wrap around, and overflow of a signed type is undefined.
+  // Sums and products wrap around. This needs unsigned types of sufficient width: a type narrower than int would be
+  // promoted to int and not wrap around, and signed overflow is undefined.
   using Wrapping = std::conditional_t<sizeof(Integer) < sizeof(uint32_t), uint32_t, std::make_unsigned_t<Integer>>;
   switch (op) {
     case ReduceOp::kSum:
@@ -80,8 +80,8 @@ RONDA_HOST_DEVICE inline void VisitBoolOperator(ReduceOp op, const Visitor& visi
   }
 }
 
-// Each of the following structs defines how elements of a type are reduced. First() makes an accumulator from an
-// element, the operator combines two accumulators, and Last() makes the result.
+// Each of the following structs defines how to reduce elements of a type. First() converts an element to an
+// accumulator, the operator combines two accumulators, and Last() converts an accumulator to the result.
 template <class E>
 struct FloatArithmetic {
   using Element = E;
@@ -121,7 +121,7 @@ struct IntegerArithmetic {
   Scale scale;
 };
 
-// Adds integers whose sum is then scaled, in a wider type (see AddsWide).
+// Adds integers in a wider type, and then scales the sum (see AddsWide).
 template <class E>
 struct WideArithmetic {
   using Element = E;
@@ -139,7 +139,7 @@ struct WideArithmetic {
   Scale scale;
 };
 
-// Reduces truth values. Every byte except zero means true, and results are 0 or 1.
+// Reduces truth values. Every nonzero byte is true; results are 0 or 1.
 struct BoolArithmetic {
   using Element = uint8_t;
   using Accumulator = bool;
@@ -156,11 +156,11 @@ struct BoolArithmetic {
   ReduceOp op;
 };
 
-// Bodies of the kernels that reduce the contributions of several ranks. The contributions lie one after the other in
-// memory, each in the wire format: elements, or blocks of 8-bit codes.
+// Bodies of the kernels that reduce the contributions of several ranks, which are consecutive in memory, each in the
+// wire format: elements, or blocks of 8-bit codes.
 
-// The sources of a reduction, and its destination. The destination may be a source, because the thread that writes an
-// element has read this element from all sources, and no other thread reads it.
+// The sources and the destination of a reduction. The destination may be a source, because the thread that writes an
+// element has read it from all sources, and no other thread reads it.
 struct Sources {
   const uint8_t* first;
   uint64_t stride;
@@ -191,8 +191,8 @@ class ReduceBody {
  private:
   using Accumulator = typename Arithmetic::Accumulator;
   static constexpr int kVector = kAccessBytes / sizeof(E);
-  // The number of sources that are loaded before the first of them is added. An integer that is narrower than a
-  // register takes a whole register while a thread works on it.
+  // The number of sources to load before adding the first of them. An integer narrower than a register takes a whole
+  // register while a thread works on it.
   static constexpr int kSourcesAhead = sizeof(Accumulator) < sizeof(float) ? 1 : kAccessesInFlight;
 
   template <int kCount>
@@ -221,11 +221,11 @@ class ReduceBody {
       for (int i = 0; i < kCount; ++i) out.at[i] = arithmetic_.Last(sum.at[i]);
       Store(out, At<E>(static_cast<void*>(sources_.dst), first + at));
     };
-    // Reduces one vector at a time, because the loads of its sources are enough to keep the memory busy.
+    // Reduces one vector at a time: the loads from its sources are enough to keep the memory busy.
     ForBatches<kCount, 1>(block, begin, end, reduce, store);
   }
 
-  // Reduces the vector at `from` in the first source with the vectors at the same position in the other sources.
+  // Reduces the vector at `from`, which is in the first source, with those at the same position in the other sources.
   template <int kCount>
   RONDA_HOST_DEVICE Accumulators<kCount> Total(const uint8_t* from) const {
     constexpr int kAhead = kCount == 1 ? 1 : kSourcesAhead;
@@ -320,10 +320,9 @@ class ReduceBlocksBody {
   const float factor_;
 };
 
-// The functions below launch the kernels that reduce elements in wire formats, and the kernels that work on gradients.
-// map_launches.h describes `launch`.
+// The functions below launch the kernels that reduce elements in wire formats. map_launches.h describes `launch`.
 
-// Launches a body that has a function tiles(), and that works with any number of blocks.
+// Launches a body that has a tiles() function, and works with any number of blocks.
 template <class Body, class Launch>
 int LaunchTiles(const Body& body, const Launch& launch) {
   const uint64_t tiles = body.tiles();

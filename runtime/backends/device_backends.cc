@@ -28,7 +28,7 @@ namespace {
 
 constexpr char kSeparator = '\t';
 
-// The most characters of DeviceFacts::why_no_peer that a rank sends.
+// Longer texts in DeviceFacts::why_no_peer are truncated to this length.
 constexpr size_t kLongestPeerReason = 100;
 
 std::vector<RankId> AllRanks(const DeviceSituation& situation) {
@@ -41,8 +41,8 @@ const DeviceFacts& FactsOf(const DeviceSituation& situation, RankId rank) {
   return situation.facts[static_cast<size_t>(rank)];
 }
 
-// The first version of NCCL that compares the devices of ranks by their UUIDs. The parts of a GPU (MIG) have UUIDs of
-// their own. Earlier versions compare the PCI bus, which is the same for all parts of a GPU.
+// The first NCCL version that compares the ranks' devices by UUID, which is different for each part of a GPU (MIG).
+// Earlier versions compare the PCI bus, which all parts of a GPU share.
 constexpr char kTellsPartsApart[] = "2.30.7";
 
 std::vector<int> NumbersOf(absl::string_view version) {
@@ -53,10 +53,10 @@ std::vector<int> NumbersOf(absl::string_view version) {
   return numbers;
 }
 
-// Returns why NCCL cannot connect two ranks that have the same device; empty if all devices differ. This includes
-// devices that only NCCL takes to be the same, and devices that are the same although NCCL does not notice. For
-// example, NCCL would accept two ranks with one device if their containers have different names. Then its kernels would
-// wait for each other for ever.
+// Returns which two ranks NCCL cannot connect because they have the same device, and why; empty if all devices differ.
+// Covers devices that only NCCL considers the same, and also a shared device that NCCL does not detect: NCCL would
+// accept two ranks on one device if their containers have different names, and its kernels would then wait for each
+// other for ever.
 std::string ObjectionToDevices(const DeviceSituation& situation, absl::Span<const RankId> ranks) {
   const auto object = [](RankId rank, RankId other, absl::string_view what) {
     return absl::StrCat("ranks ", rank, " and ", other, " ", what);
@@ -81,7 +81,7 @@ std::string ObjectionToDevices(const DeviceSituation& situation, absl::Span<cons
   return "";
 }
 
-// Returns why the ranks cannot use NCCL together; empty if they can use it.
+// Returns why the ranks cannot use NCCL together; empty if they can.
 std::string ObjectionToNccl(const DeviceSituation& situation, absl::Span<const RankId> ranks) {
   if (std::string objection = ObjectionToDevices(situation, ranks); !objection.empty()) return objection;
   const RankId first = ranks.front();
@@ -103,7 +103,7 @@ std::string ObjectionToLevels(const DeviceSituation& situation) {
   return SizesOf(*situation.hosts).most > 1 ? "" : "no host has more than one rank";
 }
 
-// Returns why the ranks of a host cannot use NCCL together; empty if the ranks of each host can do so.
+// Returns why the ranks of some host cannot use NCCL together; empty if they can on every host.
 std::string ObjectionToNcclOnHosts(const DeviceSituation& situation) {
   for (const std::vector<RankId>& host : situation.hosts->hosts) {
     std::string objection = ObjectionToNccl(situation, host);
@@ -196,7 +196,7 @@ absl::StatusOr<std::unique_ptr<DirectTransport>> ConnectNcclDirectly(const Devic
   return NcclDirect::Connect(request, std::move(library), settings.order);
 }
 
-// Returns why the devices of the ranks cannot map each other's memory; empty if nothing is known that prevents it.
+// Returns why the ranks' devices cannot map each other's memory; empty if no reason is known.
 std::string ObjectionToPeers(const DeviceSituation& situation) {
   const DeviceFacts& first = situation.facts.front();
   if (situation.facts.size() > PeerGroup::kMostMembers) {
@@ -230,7 +230,7 @@ absl::StatusOr<DeviceTransport> ConnectPeer(const DeviceSupport::Request& reques
                          .abort = [made] { made->Abort(); }};
 }
 
-// Rates the backend that sends tensors through pinned memory and the hosts' communicator.
+// Rates the backend that sends tensors through pinned memory and the host communicator.
 absl::StatusOr<std::string> RateStaged(const DeviceSituation&) { return "through pinned memory of the host"; }
 
 absl::StatusOr<DeviceTransport> ConnectStaged(const DeviceSupport::Request& request, const NcclLoader&) {
@@ -243,7 +243,7 @@ absl::StatusOr<DeviceTransport> ConnectStaged(const DeviceSupport::Request& requ
   return DeviceTransport{.communicator = std::move(communicator)};
 }
 
-// These functions rate NCCL on each host, combined with pinned memory or with NCCL between hosts.
+// Rate the backends that combine NCCL on each host with pinned memory, or with NCCL, between hosts.
 absl::StatusOr<std::string> RateHierarchicalStaged(const DeviceSituation& situation) {
   std::string objection = ObjectionToLevels(situation);
   if (objection.empty()) objection = ObjectionToNcclOnHosts(situation);
@@ -282,14 +282,14 @@ constexpr DeviceBackend kDeviceBackends[] = {
      .score = 100,
      .rate = RateStaged,
      .connect = ConnectStaged},
-    // The score is low, because NCCL itself already uses the fast paths within a host. A user can choose this backend
-    // after measuring a gain.
+    // The score is low, because NCCL by itself already uses the fast paths within a host. Users can choose this backend
+    // if they have measured a gain.
     {.name = "hierarchical-nccl",
      .help = "NCCL on each host, and NCCL between hosts",
      .score = 50,
      .rate = RateHierarchicalNccl,
      .connect = ConnectHierarchicalNccl},
-    // The score is low, because no GPU has run this backend yet. A user can choose it.
+    // The score is low, because this backend has not run on a GPU yet. Users can choose it.
     {.name = "peer",
      .help = "GPUs of one host that map each other's memory, also several ranks on one GPU",
      .score = 40,
@@ -312,8 +312,7 @@ std::shared_ptr<DeviceSupport> DeviceBackends::Create(const DeviceSettings& sett
     return std::make_shared<DeviceBackends>(std::move(libraries), settings.backend, settings.nccl_host,
                                             Identity::kPlace, of_nccl);
   }
-  // Identifies the host in the same way as NCCL. The host's name alone is not enough, because machines may have the
-  // same name.
+  // Identifies the host as NCCL does: by its name and its boot id, because several machines may have the same name.
   return std::make_shared<DeviceBackends>(std::move(libraries), settings.backend, absl::StrCat(hostname, "/", BootId()),
                                           Identity::kUuid, of_nccl);
 }
@@ -325,7 +324,8 @@ std::string DeviceBackends::Facts(Device& device) {
                        .windows = nccl_.windows == NcclWindows::kSymmetric ? "symmetric" : "",
                        .in_place = nccl_.reduces_in_place ? "adjacent" : ""};
   ronda_cuda_device description = {};
-  // If the device's place is not known, the rank counts as the only rank that uses the device.
+  // If the device's identity is unknown, leaves these fields empty. Two such ranks on one host count as sharing a
+  // device.
   if (device.plugin().describe(device.ordinal(), &description) == 0) {
     facts.pci_bus = description.pci_bus;
     if (identity_ == Identity::kUuid) facts.uuid = description.uuid;

@@ -22,13 +22,13 @@
 
 namespace ronda {
 
-// The facts about a rank's device. Each rank sends them to the others, so that all ranks choose the same backend.
+// Facts about a rank's device. The ranks exchange them, so that all choose the same backend.
 struct DeviceFacts {
   std::string host;         // the name that NCCL gives the host
-  std::string pci_bus;      // before 2.30.7, NCCL refuses two ranks of a host with the same PCI bus
+  std::string pci_bus;      // NCCL before 2.30.7 rejects two ranks of a host with the same PCI bus
   std::string uuid;         // of the device or its part, equal in all containers; empty: not compared
-  std::string nccl;         // the version of NCCL; empty: no NCCL can be used
-  std::string why_no_nccl;  // the reason, if no NCCL can be used
+  std::string nccl;         // the version of NCCL; empty: NCCL is not available
+  std::string why_no_nccl;  // the reason, if NCCL is not available
   std::string wanted;       // RONDA_DEVICE_BACKEND; rank 0's applies
   std::string why_no_peer;  // the reason, if the device cannot share memory with other ranks
   std::string order;        // "ranks" with RONDA_REPRODUCIBLE, otherwise empty; rank 0's applies
@@ -38,45 +38,45 @@ struct DeviceFacts {
   friend bool operator==(const DeviceFacts&, const DeviceFacts&) = default;
 };
 
-// Returns one line of at most `longest` characters. It shortens the reasons if necessary.
+// Encodes the facts in one line of at most `longest` characters, shortening the reasons if necessary.
 std::string Encode(const DeviceFacts& facts, size_t longest);
-// Errors: INTERNAL if `text` does not come from Encode.
+// Errors: INTERNAL if `text` is not a result of Encode().
 absl::StatusOr<DeviceFacts> DecodeDeviceFacts(absl::string_view text);
 
-// How NCCL is used. All ranks of a communicator must have the same settings.
+// How to use NCCL. Must be the same on all ranks of a communicator.
 struct NcclSettings {
   SumOrder order = SumOrder::kOfNccl;
   NcclWindows windows = NcclWindows::kNone;
   bool reduces_in_place = false;  // adjacent tensors
 };
 
-// Returns the settings of the first of some ranks, which apply to all of them. `facts` are the facts of these ranks.
-// Errors: as DecodeDeviceFacts.
+// Returns the settings of the first rank in `facts`, which apply to all ranks in `facts`. Errors: those of
+// DecodeDeviceFacts().
 absl::StatusOr<NcclSettings> NcclSettingsOf(absl::Span<const std::string> facts);
 
-// The facts on which the choice between backends for the memory of GPUs depends.
+// The facts that decide between the backends for GPU memory.
 struct DeviceSituation {
   absl::Span<const DeviceFacts> facts;  // by rank
   const HostMap* hosts = nullptr;       // the levels of the hosts' communicator; nullptr: it has one level
 };
 
-// The CUDA devices of this machine, and the backends that connect the devices of all ranks.
+// Provides this machine's CUDA devices, and the backends that connect the devices of all ranks.
 //
-// Thread-safe: the ranks of a process may share it.
+// Thread-safe: ranks in the same process may share it.
 class DeviceBackends : public DeviceSupport {
  public:
-  // The functions that load the libraries. Tests pass their own functions.
+  // Functions that load the libraries. Tests pass their own.
   struct Libraries {
     std::function<absl::StatusOr<const ronda_cuda_plugin*>()> cuda;
     NcclLoader nccl;
   };
 
-  // How to find ranks that share a device. kUuid: two ranks share a device if their devices have the same UUID, on any
-  // hosts, or the same PCI bus on the same host. kPlace: only the PCI bus on the same host counts. With NCCL_HOSTID a
-  // user can make NCCL treat ranks of one host as ranks on several hosts, and so let them share a device.
+  // How to detect ranks that share a device. kUuid: their devices have the same UUID, on any hosts, or the same PCI bus
+  // on the same host. kPlace: only the latter counts. With NCCL_HOSTID, users can make NCCL treat ranks of one host as
+  // ranks of several hosts, and so let them share a device.
   enum class Identity : uint8_t { kUuid, kPlace };
 
-  // `hostname` is the name of this machine. Loads no library yet.
+  // `hostname` is this machine's name. Does not load any library yet.
   static std::shared_ptr<DeviceSupport> Create(const DeviceSettings& settings, const std::string& hostname);
 
   // `host` is the name that NCCL gives this host.

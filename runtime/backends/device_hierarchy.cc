@@ -17,8 +17,7 @@
 namespace ronda {
 namespace {
 
-// A rank's NCCL communicators. If one communicator fails, all are ended, because they wait for each other. This object
-// does not own them.
+// A rank's NCCL communicators. If one fails, all must be aborted, because they wait for each other. Does not own them.
 class NcclLevels {
  public:
   void Add(NcclCommunicator* communicator) { all_.push_back(communicator); }
@@ -28,7 +27,7 @@ class NcclLevels {
     return absl::OkStatus();
   }
 
-  // Ends all communicators at the same time, because ending one may wait for a kernel of another.
+  // Aborts all communicators concurrently, because aborting one may wait for a kernel of another.
   void Abort() const {
     std::vector<std::function<void()>> aborts;
     for (NcclCommunicator* communicator : all_) aborts.emplace_back([communicator] { communicator->Abort(); });
@@ -39,8 +38,8 @@ class NcclLevels {
   std::vector<NcclCommunicator*> all_;
 };
 
-// A HierarchicalCommunicator. After a failure its destructor first ends the device's work under way, which may never
-// end by itself, and only then frees memory. NcclCommunicator does the same.
+// A HierarchicalCommunicator whose destructor, after a failure, first aborts the device's work in progress, which may
+// never finish by itself, and only then frees memory. NcclCommunicator does the same.
 class DeviceHierarchy final : public HierarchicalCommunicator {
  public:
   DeviceHierarchy(Options options, NcclLevels nccl, std::function<absl::Status()> job_failure)
@@ -55,7 +54,7 @@ class DeviceHierarchy final : public HierarchicalCommunicator {
   const std::function<absl::Status()> job_failure_;
 };
 
-// Connects the two levels and makes their communicators.
+// Connects the two levels, and creates their communicators.
 class Connecting {
  public:
   explicit Connecting(const DeviceHierarchyOptions& options) : options_(options), request_(options.request) {}
@@ -87,11 +86,11 @@ class Connecting {
         .communicator = std::make_unique<DeviceHierarchy>(std::move(levels), nccl_, request_.job_failure),
         .failure = [nccl = nccl_] { return nccl.failure(); },
         .abort = [nccl = nccl_] { nccl.Abort(); },
-        .setup_deadline = 2 * NcclCommunicator::Options().init_deadline};  // of both levels, one after the other
+        .setup_deadline = 2 * NcclCommunicator::Options().init_deadline};  // for both levels, one after the other
   }
 
  private:
-  // A stream, and the marks of the stream's work. The marks may be nullptr.
+  // A stream, and the marks of its work, which may be nullptr.
   struct Stream {
     StreamHandle handle = nullptr;
     StreamMarks* marks = nullptr;
@@ -109,8 +108,8 @@ class Connecting {
     return IsNcclAcross() ? Nccl(host, std::move(ranks), stream) : Staged(host, stream);
   }
 
-  // Makes an NCCL communicator between the ranks of `host`. `ranks` are the numbers of these ranks in the job; empty:
-  // `host` has all ranks of the job.
+  // Creates an NCCL communicator between the ranks of `host`. `ranks` are their ranks in the job; empty: `host` has all
+  // ranks of the job.
   absl::StatusOr<std::unique_ptr<Communicator>> Nccl(Communicator* host, std::vector<RankId> ranks,
                                                      const Stream& stream) {
     RONDA_ASSIGN_OR_RETURN(std::unique_ptr<NcclCommunicator> communicator,

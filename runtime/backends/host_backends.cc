@@ -25,7 +25,7 @@ namespace {
 using MessageEnds = std::vector<std::unique_ptr<PointToPoint>>;
 using MpiUse = MpiEnvironment::Use;
 
-// Each group of ranks that exchange messages has a tag. The group of all ranks with local rank i has the tag
+// The tags of the groups of ranks that exchange messages. Ranks with local rank i form the group with the tag
 // kFirstAcrossTag + i.
 constexpr int kFlatTag = 0;
 constexpr int kControlTag = 1;
@@ -40,8 +40,8 @@ absl::Status CheckMpi(const FoundJob& job) {
   if (!job.config.job.mpi.IsUsable()) {
     return absl::FailedPreconditionError("no launcher of MPI has started the ranks");
   }
-  // The variables of an MPI launcher may be set although MPI is not installed, for example under srun. The ranks have
-  // compared their MPIs, and all have the same MPI. So the result is the same on all ranks.
+  // An MPI launcher's variables may be set even if MPI is not installed, for example under srun. The rendezvous has
+  // checked that all ranks have the same MPI, so the result is the same on all ranks.
   RONDA_RETURN_IF_ERROR(MpiSession::Library(MpiOptions(job.config.job)).status());
   const bool is_asked_for = job.settings.mpi == MpiUse::kAlways || AsksForMessages(job.settings.backend);
   if (job.hosts.hosts.size() > 1 || is_asked_for) return absl::OkStatus();
@@ -122,8 +122,7 @@ std::unique_ptr<Communicator> MakeMessageCommunicator(const FoundJob& job, std::
   return std::make_unique<MessageCommunicator>(std::move(options));
 }
 
-// Connects ranks on one host that exchange data over the backend's carrier. Control messages between ranks on one host
-// go through shared memory.
+// Connects ranks on one host that exchange data over the backend's carrier, and control messages through shared memory.
 absl::StatusOr<Transport> ConnectMessagesOnThisHost(const HostBackend& backend, const FoundJob& job) {
   RONDA_ASSIGN_OR_RETURN(const std::shared_ptr<ShmWorld> world,
                          ShmWorld::Connect(ShmOptions(job.config, job.rendezvous.member_list.job_id, job.topology)));
@@ -131,7 +130,7 @@ absl::StatusOr<Transport> ConnectMessagesOnThisHost(const HostBackend& backend, 
   absl::StatusOr<MessageEnds> messages =
       backend.carrier->connect(job, {{.tag = kFlatTag, .ranks = all}}, [&] { return world->failure(); });
   if (!messages.ok()) {
-    // Without this call, the other ranks would wait for this rank, and would not get the reason for its failure.
+    // Otherwise the other ranks would wait for this rank, and never learn why it failed.
     world->Fail(messages.status());
     return messages.status();
   }
@@ -174,7 +173,7 @@ class HostsConnector {
   std::unique_ptr<ControlPlane> control_;
 };
 
-// Connects the shared memory of this host. Even a rank that is alone on its host connects the shared memory.
+// Connects this host's shared memory, even if this rank is alone on its host.
 absl::Status HostsConnector::JoinMemoryHere() {
   const std::string& hostname = job_.topology.hostname;
   ShmWorld::Options options =
@@ -212,8 +211,8 @@ absl::Status HostsConnector::ConnectTcpControl() {
   const ControlTree tree = {.size = static_cast<int>(job_.peers.size()), .fan_out = options.fan_out};
   TcpMeshOptions mesh = MeshOptions(job_);
   mesh.purpose = "control messages";
-  // A child process made by fork() may outlive its rank. Such a child must not keep the rank's sockets open, because
-  // other hosts would then not notice the rank's death.
+  // A forked child may outlive its rank, and must not keep the rank's sockets open, because other hosts would then not
+  // notice the rank's death.
   const auto guards = std::make_shared<std::list<ForkGuard>>();
   if (const TcpListener* const listener = job_.rendezvous.tcp_listener.get(); listener != nullptr) {
     guards->emplace_back(listener->endpoint());
@@ -243,8 +242,8 @@ absl::Status HostsConnector::ConnectMpiControl() {
   return absl::OkStatus();
 }
 
-// Returns a group of all ranks. With two levels, the result also has the group of all ranks with this rank's local
-// rank, provided that every host has such a rank.
+// Returns the group of all ranks. With two levels, also returns the group of all ranks with this rank's local rank,
+// provided that every host has such a rank.
 std::vector<MessageGroup> HostsConnector::Groups() const {
   std::vector<MessageGroup> groups = {{.tag = kFlatTag, .ranks = RanksOf(job_.peers)}};
   if (levels_ == Levels::kTwo && self_.local_rank < SizesOf(job_.hosts).least) {
@@ -287,18 +286,18 @@ void HostsConnector::MakeCommunicators(MessageEnds ends, const std::vector<Messa
 absl::StatusOr<Transport> HostsConnector::Run() {
   RONDA_RETURN_IF_ERROR(JoinMemoryHere());
   const bool is_control_mpi = job_.rendezvous.control == NetworkSettings::Control::kMpi;
-  // Connects the TCP control plane before MPI, because the control plane reports ranks that cannot go on. MPI itself
-  // would wait for ever for a rank that cannot go on.
+  // Connects the TCP control plane before MPI: it reports ranks that have failed, while MPI would wait for them for
+  // ever.
   if (!is_control_mpi) RONDA_RETURN_IF_ERROR(ConnectTcpControl());
   const std::vector<MessageGroup> groups = Groups();
   absl::StatusOr<MessageEnds> ends = ConnectGroups(groups);
   if (!ends.ok()) {
-    // Without this call, the other ranks would think that this rank has departed on purpose, and would wait for it.
+    // Otherwise the other ranks would take this rank's disconnection for a regular departure, and would wait for it.
     if (control_ != nullptr) control_->Fail(ends.status());
     return ends.status();
   }
-  // MPI blocks in a connect call until the other ranks connect, and a blocked rank does not forward control messages.
-  // So all groups are connected before the first control message is sent.
+  // MPI's connect calls block until the other ranks connect, and a blocked rank does not forward control messages. So
+  // connects all groups before the first control message.
   if (is_control_mpi) RONDA_RETURN_IF_ERROR(ConnectMpiControl());
   Transport transport = {.flights = here_->flights()};
   MakeCommunicators(*std::move(ends), groups, &transport);
@@ -311,7 +310,7 @@ constexpr Carrier kMpiCarrier = {
 constexpr Carrier kTcpCarrier = {
     .name = "tcp", .title = "TCP", .needs = Carrier::Needs::kAddress, .check = CheckTcp, .connect = ConnectTcpGroups};
 
-// Rates shared memory, for ranks on one host.
+// Rates shared memory, which needs all ranks on one host.
 absl::StatusOr<std::string> RateShm(const HostBackend&, const HostSituation& situation) {
   if (situation.hosts == 1) return "all ranks share a host's memory";
   return absl::FailedPreconditionError(absl::StrCat("the ranks are on ", situation.hosts, " hosts"));
@@ -321,7 +320,7 @@ absl::StatusOr<Transport> ConnectShm(const HostBackend&, FoundJob& job) {
   return ConnectShmTransport(ShmOptions(job.config, job.rendezvous.member_list.job_id, job.topology));
 }
 
-// Rates a backend that uses shared memory on each host, and a carrier between hosts.
+// Rates a backend with shared memory on each host, and a carrier between hosts.
 absl::StatusOr<std::string> RateTwoLevels(const HostBackend& backend, const HostSituation& situation) {
   if (situation.hosts == 1) return absl::FailedPreconditionError("all ranks are on one host");
   if (situation.most_ranks_on_a_host == 1) return absl::FailedPreconditionError("no two ranks share a host");
@@ -333,7 +332,7 @@ absl::StatusOr<Transport> ConnectTwoLevels(const HostBackend& backend, FoundJob&
   return HostsConnector(backend, HostsConnector::Levels::kTwo, job).Run();
 }
 
-// Rates the backend's carrier between all ranks.
+// Rates a backend that uses its carrier between all ranks.
 absl::StatusOr<std::string> RateMessages(const HostBackend& backend, const HostSituation& situation) {
   RONDA_RETURN_IF_ERROR(CheckCarrier(backend, situation));
   return absl::StrCat(backend.carrier->title, " between all ranks");
@@ -344,8 +343,7 @@ absl::StatusOr<Transport> ConnectMessages(const HostBackend& backend, FoundJob& 
   return HostsConnector(backend, HostsConnector::Levels::kFlat, job).Run();
 }
 
-// Backends with two levels have higher scores than backends with one level. MPI has higher scores than TCP, because it
-// supports more networks.
+// Two levels score higher than one. MPI scores higher than TCP, because it supports more networks.
 constexpr HostBackend kHostBackends[] = {
     {.name = "shm",
      .help = "ranks on one host, through shared memory",

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The backends for tensors in the memory of hosts, which use shared memory, messages, or both in two levels. Each
-// backend also connects the control plane of its job.
+// The backends for tensors in host memory: through shared memory, messages, or both in two levels. Each backend also
+// connects the job's control plane.
 #ifndef RONDA_RUNTIME_BACKENDS_HOST_BACKENDS_H_
 #define RONDA_RUNTIME_BACKENDS_HOST_BACKENDS_H_
 
@@ -20,8 +20,8 @@
 
 namespace ronda {
 
-// The facts that one rank has about a job whose ranks have found each other. All fields are equal on every rank, except
-// `config`, `topology`, the listeners in `rendezvous`, and `mpi`.
+// What a rank knows about the job after the rendezvous. All fields are the same on every rank, except `config`,
+// `topology`, the listeners in `rendezvous`, and `mpi`.
 struct FoundJob {
   const Config& config;
   RendezvousResult rendezvous;
@@ -32,14 +32,14 @@ struct FoundJob {
   std::shared_ptr<MpiSession> mpi;  // nullptr: MPI has not been started
 };
 
-// HostBackend::connect returns the errors of ShmWorld::Connect, of ConnectMessageControlPlane and of the carrier. If a
-// job runs on several hosts, the control plane reports the job's first failure to ranks that wait in shared memory. A
-// rank that departs from the job also departs from the shared memory.
+// HostBackend::connect returns the errors of ShmWorld::Connect(), of ConnectMessageControlPlane() and of the carrier.
+// In a job on several hosts, the control plane reports the job's first failure to ranks that wait in shared memory, and
+// a rank that departs from the job also departs from the shared memory.
 
-// Returns the settings for connecting in the shared memory of one host.
+// Returns the options for connecting through the shared memory of one host.
 ShmWorld::Options ShmOptions(const Config& config, const std::string& job_id, const Topology& topology);
 
-// Returns the options for starting the MPI that belongs to the launcher of this process.
+// Returns the options for starting the MPI of this process's launcher.
 MpiSession::Options MpiOptions(const JobEnvironment& job);
 
 }  // namespace ronda

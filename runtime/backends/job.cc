@@ -21,9 +21,9 @@ namespace {
 
 using MpiUse = MpiEnvironment::Use;
 
-// Decides how a rank leaves MPI. Usually the rank calls MPI_Finalize, in which all ranks wait for each other. If the
-// job has failed, the rank does not call MPI_Finalize, which would wait for dead ranks. A Transport destroys this
-// object before all objects that use MPI.
+// Decides how a rank leaves MPI: through MPI_Finalize, in which all ranks wait for each other, or without it if the job
+// has failed, because MPI_Finalize would wait for dead ranks. A Transport destroys this object before any other object
+// that uses MPI.
 class MpiDeparture {
  public:
   // `control` must outlive this object.
@@ -42,7 +42,7 @@ class MpiDeparture {
   const ControlPlane* const control_;
 };
 
-// Returns whether all ranks are on one host and know the name of their shared memory.
+// Returns whether all ranks are on one host, and can name their shared memory.
 bool ShareMemory(const JobEnvironment& job) { return !job.job_id.empty() && job.IsOnOneHost(); }
 
 // Returns whether the ranks can connect through shared memory alone.
@@ -52,8 +52,8 @@ bool CanJoinInMemory(const Config& config) {
   return ShareMemory(config.job) && config.job.mpi.use != MpiUse::kAlways && is_for_memory;
 }
 
-// Returns whether the ranks find each other at the master's address. rondarun sets this address for every job, but
-// ranks on one host open a port only for a backend that needs it.
+// Returns whether the ranks find each other at the master address. rondarun sets it for every job, but ranks on one
+// host only open a port for a backend that needs it.
 bool MeetsAtAddress(const Config& config) {
   if (config.job.master_address.empty() || config.network.control == NetworkSettings::Control::kMpi) return false;
   const bool asks_for_one = !config.backend.empty() && MayNeed(config.backend, Carrier::Needs::kAddress);
@@ -72,14 +72,14 @@ absl::StatusOr<ConnectedJob> JoinInMemory(const Config& config) {
   return ConnectedJob{.topology = std::move(topology), .transport = std::move(transport)};
 }
 
-// Joins a job through the rendezvous at rank 0, and then connects the backend that fits the hosts of the ranks.
+// Joins a job through the rendezvous at rank 0, then connects the backend that suits the ranks' hosts.
 class Joining {
  public:
   explicit Joining(const Config& config) : job_{.config = config} {}
 
   absl::StatusOr<ConnectedJob> Run() {
     absl::StatusOr<ConnectedJob> joined = FindAndConnect();
-    // MPI_Finalize is not called after an error, because it would wait for ranks that may never come.
+    // After an error, does not call MPI_Finalize, which would wait for ranks that may never call it.
     if (!joined.ok() && job_.mpi != nullptr) job_.mpi->LeaveWithoutEnd();
     return joined;
   }
@@ -104,7 +104,7 @@ absl::Status Joining::StartMpi() {
       ": start the job with this MPI's own mpirun (srun needs --mpi=pmix or --mpi=pmi2), and leave ranks as it says"));
 }
 
-// Returns the MPI that this rank would use across hosts.
+// Returns the MPI library that this rank would use between hosts.
 std::string Joining::MpiLibrary() const {
   const JobEnvironment& job = job_.config.job;
   if (!job.mpi.IsUsable() || job.local_size == job.size) return "";

@@ -29,8 +29,8 @@ constexpr std::pair<absl::string_view, LogLevel> kLogLevels[] = {{"debug", LogLe
                                                                  {"error", LogLevel::kError},
                                                                  {"off", LogLevel::kOff}};
 
-// Reads the times after which a stalled operation is reported and fails. RONDA_STALL_WARNING must not be longer than
-// the deadline. If necessary, its default is lowered to the deadline.
+// Reads the times after which a stalled operation is reported, and after which it fails. RONDA_STALL_WARNING must not
+// exceed the deadline; its default is lowered to the deadline if necessary.
 absl::Status ReadStallTimes(const EnvironmentVariables& variables, Tunables* tunables) {
   RONDA_RETURN_IF_ERROR(variables.ReadDuration(
       "RONDA_STALL_WARNING",
@@ -114,7 +114,7 @@ absl::StatusOr<NetworkSettings> ReadNetwork(const EnvironmentVariables& variable
       {.min = absl::Milliseconds(20), .expectation = "a duration of 20ms or more such as 10s, or inf for none"},
       &network.heartbeat_timeout));
   if (2 * network.heartbeat <= network.heartbeat_timeout) return network;
-  // If the timeout were shorter than two periods, a heartbeat that comes a little late would end the job.
+  // With a shorter timeout, a heartbeat that is slightly late would fail the job.
   return absl::InvalidArgumentError(
       absl::StrCat("RONDA_HEARTBEAT_TIMEOUT is ", absl::FormatDuration(network.heartbeat_timeout),
                    ": should be at least twice RONDA_HEARTBEAT, which is ", absl::FormatDuration(network.heartbeat)));
@@ -178,10 +178,10 @@ absl::Status ReadDevices(const EnvironmentVariables& variables, DeviceSettings* 
       variables.ReadText("RONDA_CUDA_PLUGIN", "the path of a libronda_cuda.so", &devices->cuda_plugin));
   RONDA_RETURN_IF_ERROR(variables.ReadText("RONDA_NCCL_LIBRARY", "the path of a libnccl.so", &devices->nccl_library));
   RONDA_RETURN_IF_ERROR(variables.ReadText("CUDA_HOME", "the folder of a CUDA toolkit", &devices->cuda_home));
-  // The folder of a Python virtual environment, or of a Conda environment.
+  // The folder of a Python virtual environment or a Conda environment.
   devices->python = variables.Get("VIRTUAL_ENV").value_or(variables.Get("CONDA_PREFIX").value_or(""));
-  // NCCL_HOSTID is NCCL's own variable. With NCCL_HOSTID, NCCL can treat ranks of one host as ranks of several hosts.
-  // Such ranks may share a device.
+  // NCCL's own variable, which can make NCCL treat ranks of one host as ranks of several hosts. Such ranks may share a
+  // device.
   RONDA_RETURN_IF_ERROR(variables.ReadText("NCCL_HOSTID", "a name for this host", &devices->nccl_host));
   RONDA_RETURN_IF_ERROR(ReadDeviceSwitch(variables, "RONDA_REPRODUCIBLE", &devices->reproducible));
   RONDA_RETURN_IF_ERROR(ReadDeviceSwitch(variables, "RONDA_NCCL_WINDOWS", &devices->nccl_windows));

@@ -9,10 +9,10 @@
 
 namespace ronda {
 
-// Reads the variables RONDA_* and the variables of the launcher that started this process (see docs/configuration.md).
-// Checks the names of backends against the registry.
+// Reads the RONDA_* variables, and those of the launcher that started this process (see docs/configuration.md). Checks
+// backend names against the registry.
 //
-// Errors: INVALID_ARGUMENT that names the variable, its value and the right form of a value.
+// Errors: INVALID_ARGUMENT that names the variable, its value and the expected format.
 absl::StatusOr<Config> ReadConfig(const EnvironmentReader& environment);
 
 }  // namespace ronda

@@ -9,7 +9,7 @@
 namespace ronda {
 namespace {
 
-// For error messages: the variable with which a user chooses a backend, and the word for what the backend carries.
+// For error messages: the variable that chooses a backend, and the word for what the backend carries.
 struct Choice {
   absl::string_view variable;
   absl::string_view cargo;
@@ -49,7 +49,7 @@ absl::StatusOr<absl::string_view> Choose(absl::Span<const BackendRating> ratings
       absl::StrCat(setting, " cannot carry this job's ", choice.cargo, ": ", absl::StrJoin(reasons, "; ")));
 }
 
-// Returns nullptr if no backend has the name `name`.
+// Returns nullptr if there is no backend `name`.
 template <typename Backend>
 const Backend* Find(absl::Span<const Backend> backends, absl::string_view name) {
   const auto found = absl::c_find_if(backends, [&](const Backend& one) { return one.name == name; });

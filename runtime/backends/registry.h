@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The backends that carry tensors between ranks. Each backend is one entry of a list in host_backends.cc or
-// device_backends.cc. The two lists determine the values of RONDA_BACKEND and RONDA_DEVICE_BACKEND, their errors and
-// help texts, and the choice by score.
+// The backends that carry tensors between ranks. Each is an entry in a list in host_backends.cc or device_backends.cc.
+// These lists determine the values of RONDA_BACKEND and RONDA_DEVICE_BACKEND, their error and help texts, and the
+// choice by score.
 #ifndef RONDA_RUNTIME_BACKENDS_REGISTRY_H_
 #define RONDA_RUNTIME_BACKENDS_REGISTRY_H_
 
@@ -26,7 +26,7 @@ namespace ronda {
 struct DeviceSituation;  // device_backends.h
 struct FoundJob;         // host_backends.h
 
-// A group of ranks that send messages to each other. Each group of a job has its own tag.
+// A group of ranks that send messages to each other, with a tag that is unique in the job.
 struct MessageGroup {
   int tag = 0;
   std::vector<RankId> ranks;  // ascending
@@ -34,37 +34,37 @@ struct MessageGroup {
 
 // A way to exchange messages between ranks, such as MPI or TCP. Several backends can use the same carrier.
 struct Carrier {
-  absl::string_view name;   // also the name of the flat backend over it: "mpi"
+  absl::string_view name;   // also the name of the flat backend that uses it: "mpi"
   absl::string_view title;  // in sentences: "MPI"
-  // What the carrier needs to connect. kMpi: MPI's launcher has started the ranks. kAddress: the ranks know the address
-  // of rank 0.
+  // What the carrier needs to connect. kMpi: that MPI's launcher started the ranks. kAddress: that the ranks know rank
+  // 0's address.
   enum class Needs { kMpi, kAddress } needs = Needs::kAddress;
 
-  // Returns OK if the ranks of `job` can use this carrier. Otherwise returns an error with the reason.
+  // Returns OK if the ranks of `job` can use this carrier, otherwise an error with the reason.
   absl::Status (*check)(const FoundJob& job);
 
-  // Connects this rank to the other ranks of each group. While TCP waits for the other ranks, it calls `job_failure`.
-  // If the job has failed, TCP stops waiting. MPI blocks until the other ranks connect.
+  // Connects this rank to the other ranks of each group. While TCP waits for them, it polls `job_failure`, and gives up
+  // if the job has failed. MPI blocks until they connect.
   absl::StatusOr<std::vector<std::unique_ptr<PointToPoint>>> (*connect)(
       const FoundJob& job, const std::vector<MessageGroup>& groups, const std::function<absl::Status()>& job_failure);
 };
 
-// The facts on which the choice between backends for the memory of hosts depends.
+// The facts that decide between the backends for host memory.
 struct HostSituation {
   int hosts = 1;
   int most_ranks_on_a_host = 1;
-  std::map<absl::string_view, absl::Status> carriers;  // the results of Carrier::check by name; absent: OK
+  std::map<absl::string_view, absl::Status> carriers;  // the result of Carrier::check for each name; absent: OK
 };
 
 // A backend for tensors in the memory of hosts.
 struct HostBackend {
   absl::string_view name;            // its value in RONDA_BACKEND
-  absl::string_view family;          // another value: the best backend of this family; empty: none
+  absl::string_view family;          // the value that means the best backend of the family; empty: none
   absl::string_view help;            // "ranks on one host, through shared memory"
-  int score = 0;                     // the possible backend with the highest score wins; above 0
+  int score = 0;                     // above 0; the suitable backend with the highest score wins
   const Carrier* carrier = nullptr;  // nullptr: everything goes through shared memory
 
-  // Returns the reason why this backend is suitable, or an error with the reason why it is not.
+  // Returns why this backend is suitable, or an error that says why it is not.
   absl::StatusOr<std::string> (*rate)(const HostBackend& backend, const HostSituation& situation);
   absl::StatusOr<Transport> (*connect)(const HostBackend& backend, FoundJob& job);
 };
@@ -77,10 +77,10 @@ struct DeviceBackend {
   absl::string_view help;
   int score = 0;
 
-  // `rate` and `connect` do the same as those of HostBackend.
+  // As in HostBackend.
   absl::StatusOr<std::string> (*rate)(const DeviceSituation& situation);
   absl::StatusOr<DeviceTransport> (*connect)(const DeviceSupport::Request& request, const NcclLoader& nccl);
-  // nullptr: the backend has no direct calls.
+  // nullptr: the backend does not support direct calls.
   absl::StatusOr<std::unique_ptr<DirectTransport>> (*connect_directly)(const DeviceSupport::DirectRequest& request,
                                                                        const NcclLoader& nccl) = nullptr;
 };
@@ -92,21 +92,20 @@ absl::Span<const DeviceBackend> AllDeviceBackends();  // device_backends.cc
 const HostBackend* FindHostBackend(absl::string_view name);
 const DeviceBackend* FindDeviceBackend(absl::string_view name);
 
-// These functions return the values that RONDA_BACKEND and RONDA_DEVICE_BACKEND can have.
+// Return the valid values of RONDA_BACKEND and RONDA_DEVICE_BACKEND.
 std::vector<absl::string_view> HostBackendNames();
 std::vector<absl::string_view> DeviceBackendNames();
 
-// Returns the backends that RONDA_BACKEND=`value` can mean: one backend or a family of backends. Returns nothing if no
-// backend or family has the name `value`. Returns all backends if `value` is empty.
+// Returns the backends that RONDA_BACKEND=`value` can mean: one backend, a family, or all backends if `value` is empty.
+// Returns none if there is no such backend or family.
 std::vector<const HostBackend*> HostBackendsMeantBy(absl::string_view value);
 
-// RONDA_BACKEND=`value` can mean one or more backends. MayNeed returns whether at least one of the backends that
-// `value` can mean has a carrier with these needs. AlwaysNeeds returns whether all backends that `value` can mean have
-// carriers with these needs.
+// Of the backends that RONDA_BACKEND=`value` can mean, MayNeed() returns whether any has a carrier with these needs,
+// and AlwaysNeeds() whether all do.
 bool MayNeed(absl::string_view value, Carrier::Needs needs);
 bool AlwaysNeeds(absl::string_view value, Carrier::Needs needs);
 
-// How suitable a backend is for a job.
+// A backend's suitability for a job.
 struct BackendRating {
   absl::string_view name;
   absl::string_view family;
@@ -114,7 +113,7 @@ struct BackendRating {
   std::string reason;
 };
 
-// These functions return the ratings of all backends, the best one first.
+// Return the ratings of all backends, best first.
 std::vector<BackendRating> RateHostBackends(const HostSituation& situation);
 std::vector<BackendRating> RateDeviceBackends(const DeviceSituation& situation);
 

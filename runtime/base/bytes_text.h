@@ -8,7 +8,7 @@
 
 namespace ronda {
 
-// Returns a number of bytes as text for people, for example "4 B", "1.5 KiB" or "64 MiB". Below 1,024 TiB the text has
+// Formats a number of bytes for people to read, for example "4 B", "1.5 KiB" or "64 MiB". Below 1,024 TiB the text has
 // at most four significant digits.
 std::string BytesText(uint64_t bytes);
 

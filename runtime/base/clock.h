@@ -11,18 +11,18 @@
 
 namespace ronda {
 
-// Returns the time since a fixed moment in the past, which is the same for all processes of a machine. The result does
-// not jump when somebody sets the machine's clock.
+// Returns the time since a fixed moment in the past, which is the same for all processes of a machine. Setting the
+// system clock does not affect it.
 inline absl::Duration MonotonicTime() { return absl::FromChrono(std::chrono::steady_clock::now().time_since_epoch()); }
 
-// Returns MonotonicTime as a point in time, for deadlines and ages. The date of the result has no meaning.
+// Returns MonotonicTime as a point in time, for deadlines and ages. The calendar date of the result is meaningless.
 inline absl::Time SteadyNow() { return absl::FromUnixSeconds(1'000'000'000) + MonotonicTime(); }
 
 // Returns the date and time, for display. The result may jump, so code must not use it for waits (tools/check tests
 // this).
 inline absl::Time CalendarNow() { return absl::Now(); }
 
-// A source of time, which tests replace by FakeClock (tests/testing/fakes.h).
+// A source of time. Tests use FakeClock instead (tests/testing/fakes.h).
 //
 // Thread-safe.
 class Clock {
@@ -52,9 +52,8 @@ class ClockOf : public Clock {
 inline Clock* Clock::Real() { return clock_internal::ClockOf<SteadyNow>::Get(); }
 inline Clock* Clock::Calendar() { return clock_internal::ClockOf<CalendarNow>::Get(); }
 
-// Ticks at a constant rate since some moment in the past. If the processor has its own counter, the function reads it,
-// which takes a few cycles. To measure the length of a tick, read this counter and another clock at the same moment,
-// and later do so again.
+// Returns a counter that ticks at a constant rate. If the processor has such a counter, reading it takes a few cycles.
+// To measure the length of a tick, read the counter and another clock together, twice, some time apart.
 inline uint64_t CheapTicks() {
 #if defined(__x86_64__)
   return __builtin_ia32_rdtsc();

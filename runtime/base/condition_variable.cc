@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// In the library of GCC 12, std::condition_variable::wait has a new symbol version. With the definition below, Ronda
-// calls its own function instead of the library's. So Ronda also runs on systems with the standard library of GCC 11
-// (manylinux_2_34). The definition is weak because libronda.so contains that library, whose own definition then has
-// precedence.
+// GCC 12's standard library gives std::condition_variable::wait a new symbol version. Ronda calls the definition below
+// instead, and so also runs on systems with GCC 11's standard library (manylinux_2_34). The definition is weak because
+// libronda.so contains a copy of the standard library; there, the definition of the library takes precedence.
 #include <pthread.h>
 
 #include <condition_variable>

@@ -21,16 +21,15 @@ namespace ronda {
 
 inline constexpr size_t kMaxJobIdLength = 64;
 
-// Returns whether `id` can be a job's id: 1 to 64 letters, digits, '-', '_' or '.', not beginning with '.'. The check
-// is necessary because a job's id comes from the environment or the network, and becomes part of file names under
-// /dev/shm.
+// Returns whether `id` is a valid job id: 1 to 64 letters, digits, '-', '_' or '.', not beginning with '.'. Job ids
+// come from the environment or the network, and become part of file names under /dev/shm.
 inline bool IsValidJobId(absl::string_view id) {
   if (id.empty() || id.size() > kMaxJobIdLength || id.front() == '.') return false;
   return std::all_of(id.begin(), id.end(),
                      [](unsigned char c) { return absl::ascii_isalnum(c) || c == '-' || c == '_' || c == '.'; });
 }
 
-// The largest number that an epoch can have. An elastic job begins its next epoch each time its ranks change.
+// The largest epoch number. An elastic job starts a new epoch each time its ranks change.
 inline constexpr int64_t kMaxEpoch = 999'999'999;
 
 // Returns the name of a job in an epoch: "<job id>" in epoch 0, later "<job id>@<epoch>". A job id cannot contain '@'.
@@ -39,8 +38,8 @@ inline std::string NameInEpoch(absl::string_view job_id, int64_t epoch) {
   return absl::StrCat(job_id, "@", epoch);
 }
 
-// The job id and the epoch that SplitName reads from a name that NameInEpoch has made. A name of any other form is
-// taken for a job's id in epoch 0.
+// The job id and the epoch in a name that NameInEpoch() returned. SplitName() treats any other name as a job id in
+// epoch 0.
 struct JobInEpoch {
   std::string job_id;
   int64_t epoch = 0;
@@ -56,9 +55,9 @@ inline JobInEpoch SplitName(absl::string_view name) {
 
 // Whether and how a job uses MPI.
 struct MpiEnvironment {
-  // The MPI whose launcher has started this process, and whose MPI_Init finds the other ranks.
+  // The MPI implementation whose launcher started this process. Its MPI_Init finds the other ranks.
   enum class Launcher { kNone, kOpenMpi, kMpich } launcher = Launcher::kNone;
-  // kAutomatic: MPI is used if ranks are on several hosts, or cannot find each other without MPI.
+  // kAutomatic: the job uses MPI if its ranks are on several hosts, or cannot find each other in any other way.
   enum class Use { kAutomatic, kNever, kAlways } use = Use::kAutomatic;
   std::string plugin;  // the plugin's path; empty: Ronda searches for it
 
@@ -87,7 +86,7 @@ struct JobEnvironment {
   bool IsOnOneHost() const { return local_size.value_or(size) == size && cross_size.value_or(1) == 1; }
 };
 
-// Settings of the runtime. Rank 0's values apply to the whole job, except start_timeout.
+// Settings of the runtime. Every rank uses rank 0's values, except for start_timeout.
 struct Tunables {
   absl::Duration cycle_time = absl::ZeroDuration();  // longest time a tensor waits for others, to be fused with them
   size_t fusion_threshold = size_t{64} << 20;        // bytes of a bucket; 0: no fusion
@@ -97,10 +96,10 @@ struct Tunables {
   absl::Duration stall_warning = absl::Seconds(60);   // a wait for another rank is reported after this time
   absl::Duration stall_deadline = absl::Minutes(10);  // a wait for another rank fails after it; infinite: never
   absl::Duration start_timeout = absl::Seconds(30);   // longest wait for the other ranks at init
-  // After this number of steps in a row with the same tensors, the ranks lock the schedule. The ranks then do not
-  // negotiate until some rank does something else. 0: the ranks negotiate every step.
+  // After this many consecutive steps with the same tensors, the ranks lock the schedule, and stop negotiating until
+  // some rank deviates from it. 0: the ranks negotiate every step.
   int lock_after = 4;
-  // Whether rank 0 searches for settings with which the job is faster (docs/autotune.md). Rank 0 begins with the
+  // Whether rank 0 searches for settings that make the job faster (docs/autotune.md). The search starts from the
   // settings above.
   enum class Autotune { kOff, kOn } autotune = Autotune::kOff;
   std::string autotune_log;            // the file for the measurements of rank 0; empty: none
@@ -114,7 +113,7 @@ struct NetworkSettings {
   std::vector<std::string> interfaces;                   // listens on the first that exists; empty: any usable
   absl::Duration heartbeat = absl::Seconds(1);           // the time between signs of life
   absl::Duration heartbeat_timeout = absl::Seconds(10);  // a rank silent for so long is lost; infinite: never
-  // Whether control messages travel over TCP, or only as messages of MPI. All ranks have the same value.
+  // Whether control messages travel over TCP or over MPI. The value is the same on all ranks.
   enum class Control { kTcp, kMpi } control = Control::kTcp;
 };
 
@@ -127,8 +126,8 @@ struct DeviceSettings {
   std::string nccl_host;     // the name that NCCL gives this host; empty: its own
   std::string
       backend;  // carries tensors between ranks, see AllDeviceBackends; empty: the best possible one. Rank 0's applies
-  // If the job fails, streams that wait for its operations stay blocked, and the process ends after this time.
-  // Infinite: the process does not end. nullopt: the streams are not blocked and go on.
+  // If the job fails, streams that wait for its operations stay blocked, and the process exits after this time.
+  // Infinite: the process does not exit. nullopt: the streams are not blocked, and continue.
   std::optional<absl::Duration> failure_grace = absl::Seconds(10);
   bool reproducible = false;     // floating-point numbers are added in the order of the ranks. Rank 0's applies
   bool nccl_windows = false;     // Ronda's buffers become symmetric windows of NCCL. Rank 0's applies

@@ -20,7 +20,7 @@
 namespace ronda {
 namespace {
 
-// An error shows at most this number of characters of a wrong value. A longer value would hide the message.
+// Errors show at most this many characters of a bad value, so that the value does not bury the message.
 constexpr size_t kShownValueLength = 80;
 
 struct ByteUnit {
@@ -61,7 +61,7 @@ std::vector<std::string> ProcessVariables() {
 }
 
 std::vector<std::string> DescribeUnknownVariables(const std::vector<std::string>& variables) {
-  // Names are compared without the prefix, because all names have the same prefix.
+  // Names are compared without the prefix, which they all share.
   std::vector<absl::string_view> known;
   for (const absl::string_view name : kVariables) known.push_back(absl::StripPrefix(name, kVariablePrefix));
   std::vector<std::string> messages;

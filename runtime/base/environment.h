@@ -20,15 +20,15 @@ namespace ronda {
 // Reads an environment variable; nullopt if it is unset.
 using EnvironmentReader = std::function<std::optional<std::string>(const char* name)>;
 
-// Returns a reader for the environment of this process.
+// Returns a reader of this process's environment.
 EnvironmentReader ProcessEnvironment();
 
 // Returns all environment variables of this process as "NAME=value".
 std::vector<std::string> ProcessVariables();
 
 // Returns a message for each of `variables` ("NAME=value") that has Ronda's prefix but is not one of Ronda's variables.
-// A variable with Ronda's prefix that Ronda does not know is probably misspelt. The message names the variable of Ronda
-// that is most similar, and contains no value.
+// Such a variable is probably misspelt. The message suggests the most similar variable of Ronda's, if there is one. It
+// does not show the value.
 std::vector<std::string> DescribeUnknownVariables(const std::vector<std::string>& variables);
 
 struct IntegerRange {
@@ -40,23 +40,23 @@ struct DurationRange {
   absl::Duration min = absl::ZeroDuration();
   absl::Duration max = absl::InfiniteDuration();
   absl::string_view expectation;  // the proper form of a value, for messages
-  // What a number without a unit means. kNothing: such a number is an error, because another program would assume
-  // another unit.
+  // How to interpret a number without a unit. kNothing: it is an error, because another program assumes a different
+  // unit.
   enum class PlainNumber { kSeconds, kNothing } plain_number = PlainNumber::kSeconds;
 };
 
-// Reads "1ms", "1.5h" or "inf", as absl::ParseDuration does, or a number of seconds without a unit.
+// Parses a duration as absl::ParseDuration does ("1ms", "1.5h", "inf"), or a plain number as seconds.
 bool ParseDurationOrSeconds(absl::string_view text, absl::Duration* duration);
 
 // Returns the error for a variable with a bad value, such as "RONDA_RANK="x": should be ...".
 absl::Status InvalidVariable(absl::string_view name, absl::string_view value, absl::string_view expectation);
 
-// Reads environment variables as values of several types. If a variable is unset, a Read function leaves its target
-// unchanged. So the previous value of the target is the default. A variable with an empty value is treated as set.
+// Parses environment variables into values of several types. If a variable is unset, the Read functions leave `*value`
+// unchanged, so its previous content is the default. A variable with an empty value counts as set.
 //
 // Thread-compatible; keeps a reference to the environment.
 //
-// Errors: INVALID_ARGUMENT that names the variable, its value and the right form of a value.
+// Errors: INVALID_ARGUMENT that names the variable, its value and the expected format.
 class EnvironmentVariables {
  public:
   explicit EnvironmentVariables(const EnvironmentReader& environment) : environment_(environment) {}
@@ -70,10 +70,10 @@ class EnvironmentVariables {
   // Reads "0" or "1".
   absl::Status ReadSwitch(VariableName name, std::optional<bool>* value) const;
 
-  // Reads any text that is not empty. `expectation` describes the proper form in error messages.
+  // Reads any non-empty text. `expectation` describes the expected format in error messages.
   absl::Status ReadText(VariableName name, absl::string_view expectation, std::string* value) const;
 
-  // Reads a number of bytes, which may be followed by KiB, MiB or GiB.
+  // Reads a number of bytes, optionally followed by KiB, MiB or GiB.
   absl::Status ReadBytes(VariableName name, size_t* value) const;
 
   // Reads a duration as ParseDurationOrSeconds does.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Groups of ranks, and the encoding of ranks and cache ids in messages. The encoding replaces a run of consecutive
-// numbers by a pair (first, length).
+// Groups of ranks, and the encoding of ranks and cache ids in messages. The encoding replaces each run of consecutive
+// numbers with a pair (first, length).
 #ifndef RONDA_RUNTIME_BASE_GROUP_H_
 #define RONDA_RUNTIME_BASE_GROUP_H_
 
@@ -18,8 +18,7 @@
 
 namespace ronda {
 
-// The ranks of a job that take part in something, in ascending order. The position of a rank in the group is its index
-// in the ascending order of the ranks.
+// An ascending list of ranks of a job. A rank's position in the group is its index in this list.
 //
 // Immutable, thus thread-safe.
 class Group {
@@ -27,7 +26,7 @@ class Group {
   // REQUIRES: `ranks` is ascending, without duplicates.
   explicit Group(std::vector<RankId> ranks) : ranks_(std::move(ranks)) {}
 
-  // Returns the group of all ranks of a job. The position of each rank is its number.
+  // Returns the group of all ranks of a job, in which each rank's position equals its number.
   static Group All(int size) {
     std::vector<RankId> ranks(size);
     std::iota(ranks.begin(), ranks.end(), 0);
@@ -40,8 +39,8 @@ class Group {
 
   // Returns the position of `rank`; nullopt if `rank` is not in the group.
   std::optional<int> PositionOf(RankId rank) const {
-    // In a group of all ranks, the first check finds the result without a search. The check saves time because the
-    // negotiation in a large job calls PositionOf() once per tensor and rank.
+    // In a group of all ranks, the first check succeeds without a search. This matters in large jobs, where the
+    // negotiation calls PositionOf() once per tensor and rank.
     if (rank >= 0 && rank < size() && ranks_[rank] == rank) return rank;
     const auto it = std::lower_bound(ranks_.begin(), ranks_.end(), rank);
     if (it == ranks_.end() || *it != rank) return std::nullopt;
@@ -62,8 +61,7 @@ class Group {
   std::vector<RankId> ranks_;
 };
 
-// Encodes, for example, 7, 8, 9, 3 as 7, 3, 3, 1. RunWriter can encode any sequence of numbers. A run of consecutive
-// numbers takes only two numbers.
+// Encodes a sequence of numbers as runs, for example 7, 8, 9, 3 as 7, 3, 3, 1. The sequence may be in any order.
 template <typename T>
 class RunWriter {
  public:
@@ -101,9 +99,9 @@ std::vector<T> ToRuns(const std::vector<T>& values) {
   return writer.Take();
 }
 
-// Decodes what ToRuns has encoded. Returns nullopt if `runs` has an odd length, an empty run, or a number that
-// overflows or is negative. Also returns nullopt if there are more than `limit` numbers in total: otherwise a few
-// damaged bytes could use up all memory.
+// Decodes the result of ToRuns(). Returns nullopt if `runs` has an odd length, an empty run, or a number that overflows
+// or is negative. Also returns nullopt for more than `limit` numbers: otherwise a few corrupt bytes could exhaust the
+// memory.
 template <typename T, typename Runs>
 std::optional<std::vector<T>> FromRuns(const Runs& runs, size_t limit) {
   std::vector<T> values;

@@ -13,12 +13,11 @@
 namespace ronda {
 namespace {
 
-// g_level is the only mutable global variable in Ronda. This global variable is allowed because the log level applies
-// to the whole process.
+// The log level is a mutable global variable because it applies to the whole process.
 std::atomic<LogLevel> g_level{LogLevel::kWarning};
 
 void WriteLine(absl::string_view line) {
-  // If standard error is gone, the failed write cannot be reported anywhere.
+  // If writing to standard error fails, there is nowhere to report it.
   [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, line.data(), line.size());
 }
 

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Writes log messages to standard error, each in one line such as "ronda[3] W text". Each message is written with a
-// single write().
+// Writes log messages to standard error. Each message is one line, such as "ronda[3] W text", and one write() call.
 #ifndef RONDA_RUNTIME_BASE_LOGGING_H_
 #define RONDA_RUNTIME_BASE_LOGGING_H_
 
@@ -14,13 +13,13 @@ enum class LogLevel { kDebug = 0, kInfo = 1, kWarning = 2, kError = 3, kOff = 4 
 // Messages below `level` are dropped; the default is kWarning. Thread-safe.
 void SetLogLevel(LogLevel level);
 
-// Writes `text` for `rank` (-1 if no rank is known yet). Thread-safe.
+// Writes `text` on behalf of `rank` (-1 if the rank is not known yet). Thread-safe.
 void Log(LogLevel level, int rank, absl::string_view text);
 
 }  // namespace ronda
 
-// If an invariant of Ronda's own code is broken, reports the file and the line, and aborts. Never use it for bad input
-// or for a mistake of a peer.
+// Aborts with the file and line if `condition`, an invariant of Ronda's own code, is false. Never use it to check user
+// input or data from a peer.
 #define RONDA_CHECK(condition)                                                        \
   do {                                                                                \
     if (!(condition)) ::ronda::internal::CheckFailed(#condition, __FILE__, __LINE__); \

@@ -13,9 +13,8 @@
 
 namespace ronda {
 
-// A std::mutex with annotations. Mutex does not use absl::Mutex, because the operating system's Abseil is built without
-// -fsanitize=thread. ThreadSanitizer would see none of Abseil's synchronisation, and would report races that do not
-// exist.
+// A std::mutex with annotations. Ronda does not use absl::Mutex, because the system's Abseil is built without
+// -fsanitize=thread: ThreadSanitizer would not see its synchronisation, and would report false races.
 class ABSL_LOCKABLE Mutex {
  public:
   void Lock() ABSL_EXCLUSIVE_LOCK_FUNCTION() { mu_.lock(); }
@@ -38,7 +37,7 @@ class ABSL_SCOPED_LOCKABLE MutexLock {
   Mutex* const mu_;
 };
 
-// Callers must wait in a loop, because a wait may return without a notification.
+// Callers must wait in a loop, because wakeups can be spurious.
 class CondVar {
  public:
   void NotifyAll() { cv_.notify_all(); }
@@ -52,7 +51,7 @@ class CondVar {
   // Returns after a notification or after `timeout`, whichever comes first.
   void WaitFor(Mutex* mu, absl::Duration timeout) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu) {
     if (timeout == absl::InfiniteDuration()) return Wait(mu);
-    // One wait lasts at most an hour: the standard library overflows if it adds a very long duration to its clock.
+    // Caps each wait at an hour, because the standard library's deadline computation overflows for very long durations.
     const absl::Duration capped = timeout < absl::Hours(1) ? timeout : absl::Hours(1);
     std::unique_lock<std::mutex> lock(mu->mu_, std::adopt_lock);
     cv_.wait_for(lock, absl::ToChronoNanoseconds(capped));

@@ -12,8 +12,8 @@
 namespace ronda {
 namespace {
 
-// A name with more wrong letters than this number is a different name, and not a misspelling. Very short and very long
-// names are not compared, because they resemble too many names.
+// A name with more wrong letters than this is not a misspelling, but a different name. Very short and very long names
+// are not compared, because they resemble too many names.
 size_t MostWrongLetters(absl::string_view name) {
   constexpr size_t kLong = 9;
   return std::min(name.size() / 2, size_t{name.size() < kLong ? 2u : 3u});
@@ -22,7 +22,7 @@ size_t MostWrongLetters(absl::string_view name) {
 constexpr size_t kShortest = 3;
 constexpr size_t kLongest = 64;
 
-// Returns Levenshtein's distance, which is the number of letters to insert, to remove or to replace.
+// Returns the Levenshtein distance: the minimum number of letters to insert, remove or replace.
 size_t Distance(absl::string_view a, absl::string_view b) {
   std::vector<size_t> row(b.size() + 1);  // distances of a's first letters to each prefix of b
   std::iota(row.begin(), row.end(), size_t{0});

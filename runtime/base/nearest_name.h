@@ -9,9 +9,9 @@
 
 namespace ronda {
 
-// Returns the name in `known` that a user probably meant by `wrong`. Prefers a name that begins with `wrong`, or else
-// the name with the fewest wrong letters. At most two letters may be wrong, or three if `wrong` has nine letters or
-// more. In no case may more than half of the letters be wrong. Returns an empty name if no name is similar.
+// Returns the name in `known` that a user probably meant by `wrong`: preferably a name that begins with `wrong`,
+// otherwise the name with the fewest wrong letters. At most two letters may be wrong, or three if `wrong` has nine or
+// more letters, and never more than half of the letters. Returns an empty name if no name is similar.
 absl::string_view NearestName(absl::string_view wrong, const std::vector<absl::string_view>& known);
 
 }  // namespace ronda

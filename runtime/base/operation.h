@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Tables of all operations, reductions and wire formats, with their properties. The runtime, the client and the
-// benchmarks use these tables wherever their behaviour depends on the operation.
+// benchmarks look up operation-specific behaviour in these tables.
 #ifndef RONDA_RUNTIME_BASE_OPERATION_H_
 #define RONDA_RUNTIME_BASE_OPERATION_H_
 
@@ -35,8 +35,7 @@ enum class OpType : uint8_t {
 // Ranks of a process set that have a special role in an operation.
 enum class Side : uint8_t { kNone, kMembers, kRoot, kReceiver };
 
-// How a tensor's first dimension on one rank relates to the dimension on the other ranks. All other dimensions are
-// equal on every rank.
+// How a tensor's first dimension may differ between ranks. All other dimensions are the same on every rank.
 enum class FirstDimension : uint8_t {
   kShared,    // the same on every rank
   kGathered,  // each rank has its own value, and all ranks learn all values
@@ -48,8 +47,7 @@ enum class FirstDimension : uint8_t {
 struct OperationTraits {
   OpType op;
   const char* name;
-  // The ranks that pass an input, the ranks that pass an output, and the ranks that decide how many rows go to each
-  // rank.
+  // The ranks that pass an input, that pass an output, and that decide how many rows each rank gets.
   Side input = Side::kNone;
   Side output = Side::kNone;
   Side splits = Side::kNone;
@@ -207,8 +205,8 @@ inline constexpr ReductionTraits kReductions[] = {
 };
 inline constexpr int kReductionCount = static_cast<int>(std::size(kReductions));
 
-// The format in which floating-point elements travel between ranks in a reduction. Elements of a dtype to which the
-// format does not apply travel unchanged. Numeric values are part of the C ABI (ronda_compression) and of the protocol.
+// The format in which reductions send floating-point elements between ranks. Elements of dtypes that the format does
+// not cover travel unchanged. Numeric values are part of the C ABI (ronda_compression) and of the protocol.
 enum class WireFormat : uint8_t { kNone = 0, kFloat16 = 1, kBfloat16 = 2, kFp8E4M3 = 3, kFp8E5M2 = 4 };
 
 struct WireFormatTraits {
@@ -235,7 +233,7 @@ inline constexpr WireFormatTraits kWireFormats[] = {
 };
 inline constexpr int kWireFormatCount = static_cast<int>(std::size(kWireFormats));
 
-// Returns whether the rows of a table are in the order of the enum's values.
+// Returns whether row i of a table describes enum value i.
 template <typename Row, size_t n>
 constexpr bool InOrder(const Row (&rows)[n]) {
   for (size_t i = 0; i < n; ++i) {
@@ -253,8 +251,7 @@ constexpr const char* Name(OpType op) { return TraitsOf(op).name; }
 constexpr const char* Name(Reduction reduction) { return TraitsOf(reduction).name; }
 constexpr const char* Name(WireFormat wire) { return TraitsOf(wire).name; }
 
-// The next three functions check a number that came from a client or a peer. The functions return nullopt if the enum
-// has no such value.
+// These functions check a number that came from a client or a peer. They return nullopt if the enum has no such value.
 constexpr std::optional<OpType> OpTypeFromInt(int64_t value) {
   if (value < 0 || value >= kOpTypeCount) return std::nullopt;
   return static_cast<OpType>(value);
@@ -283,7 +280,7 @@ constexpr bool Supports(Reduction reduction, DType dtype) {
   return false;
 }
 
-// Returns whether elements of `dtype` are rounded to another format when they travel as `wire`.
+// Returns whether elements of `dtype` are rounded to a narrower format when they travel as `wire`.
 constexpr bool IsNarrowed(DType dtype, WireFormat wire) {
   switch (TraitsOf(wire).encoding) {
     case WireFormatTraits::Encoding::kAsIs:

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Helps code that must go on even if no memory is left.
+// A helper for code that must not fail when memory runs out.
 #ifndef RONDA_RUNTIME_BASE_OUT_OF_MEMORY_H_
 #define RONDA_RUNTIME_BASE_OUT_OF_MEMORY_H_
 
@@ -9,8 +9,8 @@
 
 namespace ronda {
 
-// Calls `function` again and again until it gets the little memory that it needs. Returns the result of `function`. The
-// loop ends, because sooner or later other threads free some memory.
+// Retries `function`, which needs little memory, until it does not throw std::bad_alloc, and returns its result. The
+// loop relies on other threads to free some memory.
 template <typename Function>
 auto UntilMemoryIsFound(const Function& function) {
   for (;;) {

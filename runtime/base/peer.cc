@@ -31,8 +31,8 @@ std::string NameRanks(const std::vector<RankId>& ranks) {
   return text;
 }
 
-// Returns the name in printable ASCII, so that all hosts and terminals show it in the same way. Every other byte
-// becomes an escape, as in "h\xc3\xb6st".
+// Escapes bytes that are not printable ASCII, as in "h\xc3\xb6st", so that the name looks the same on all hosts and
+// terminals.
 std::string HostName() {
   char name[HOST_NAME_MAX + 1] = {};
   if (gethostname(name, sizeof(name) - 1) != 0 || name[0] == '\0') return "localhost";
@@ -52,8 +52,8 @@ std::string HostId() {
   stat("/dev/shm", &shm);
   struct stat pid_namespace = {};
   stat("/proc/self/ns/pid", &pid_namespace);
-  // If a call of stat() fails, its number is 0. So two ranks with failed calls are treated as if they shared memory,
-  // and get an error when they connect.
+  // A failed stat() leaves its number at 0. So two ranks whose calls fail appear to share memory, and get an error when
+  // they connect.
   return absl::StrCat(boot_id, "/", shm.st_dev, "/", pid_namespace.st_ino);
 }
 

@@ -14,7 +14,7 @@
 
 namespace ronda {
 
-// The description of a rank in messages, by which the user can find the rank's process.
+// Identifies a rank's process in messages to the user.
 struct Peer {
   RankId rank = 0;
   std::string host;
@@ -26,17 +26,16 @@ inline std::string ToString(const Peer& peer) {
   return absl::StrCat("rank ", peer.rank, " (host ", peer.host, ", pid ", peer.pid, ")");
 }
 
-// Returns the error `failure` as the other ranks report it. The text then starts with the rank that has failed.
+// Returns the error that the other ranks report for `failure`: its text begins with the failed rank.
 inline absl::Status Attribute(const absl::Status& failure, const Peer& peer) {
   return absl::Status(failure.code(), absl::StrCat(ToString(peer), ": ", failure.message()));
 }
 
-// Returns "rank 3" or "ranks 1, 3". If the list has many ranks, the text names only the first few, as in "ranks 1, 2, 3
-// and 40 more", which are enough for the user to see a pattern.
+// Returns "rank 3" or "ranks 1, 3". Names only the first ranks of a long list, as in "ranks 1, 2, 3 and 40 more".
 std::string NameRanks(const std::vector<RankId>& ranks);
 
-// The numbers of one rank in three groups: in the job, in its local group and in its cross group. Ranks on one host
-// form the local group; ranks with the same local rank on different hosts form the cross group.
+// A rank's numbers in the job, in its local group and in its cross group. Ranks of one host form a local group; ranks
+// of different hosts with the same local rank form a cross group.
 struct Topology {
   RankId rank = 0;
   int size = 1;
@@ -50,13 +49,13 @@ struct Topology {
 // Returns the name of this host, for messages; "localhost" if the host has no name.
 std::string HostName();
 
-// Returns the id of the running kernel, which is the same in all containers of a machine. The id changes each time the
-// machine is started. The result is empty if the id is not known.
+// Returns the kernel's boot id, which is the same in all containers of a machine and changes at every boot. Returns an
+// empty string if it is unknown.
 std::string BootId();
 
-// Returns an id that is equal for two processes if they can share memory and see each other's pids. The id is made of
-// the kernel's id, the number of the file system at /dev/shm, and the number of the pid namespace. So containers on one
-// machine that share neither /dev/shm nor the pid namespace are treated as different hosts.
+// Returns an id that is equal for two processes if they can share memory and see each other's pids. The id combines the
+// boot id, the device number of /dev/shm and the inode number of the pid namespace. So containers on one machine count
+// as different hosts unless they share both /dev/shm and the pid namespace.
 std::string HostId();
 
 }  // namespace ronda

@@ -11,8 +11,8 @@
 
 namespace ronda {
 
-// Describes a plugin, which is a part of Ronda in a separate shared library. The library is separate because it needs
-// other libraries, which some machines lack.
+// Describes a plugin: a part of Ronda in a shared library of its own, because it needs libraries that some machines
+// lack.
 struct PluginDescription {
   absl::string_view kind;      // "MPI plugin"
   absl::string_view file;      // "libronda_mpi.so"
@@ -23,12 +23,12 @@ struct PluginDescription {
   enum class Symbols { kLocal, kGlobal } symbols = Symbols::kLocal;  // kGlobal: all libraries see the plugin's
 };
 
-// Loads a plugin permanently, and returns its table. The plugin is at `path`. If `path` is empty, searches three
-// places: the folder of the library or program that contains this code, ../lib of this folder, and the loader's search
-// path.
+// Loads the plugin at `path` for the lifetime of the process, and returns its table. If `path` is empty, searches the
+// folder of the library or program that contains this code, then ../lib relative to that folder, then the loader's
+// search path.
 //
-// Errors: NOT_FOUND that names the tried paths and the remedy; FAILED_PRECONDITION if the file has another version, or
-// is not this plugin.
+// Errors: NOT_FOUND that names the paths it tried and the remedy; FAILED_PRECONDITION if the file has the wrong
+// version, or is not this plugin.
 absl::StatusOr<const void*> LoadPlugin(const PluginDescription& plugin, const std::string& path);
 
 }  // namespace ronda

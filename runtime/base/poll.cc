@@ -19,7 +19,7 @@ absl::StatusOr<int> PollDescriptors(absl::Span<pollfd> descriptors, absl::Durati
   const int error = errno;
   for (pollfd& descriptor : descriptors) descriptor.revents = 0;
   if (error == EINTR) return 0;
-  // The security profile of a container can refuse the call.
+  // A container's security profile can block ppoll.
   if (error == EPERM || error == EACCES || error == ENOSYS) {
     return absl::FailedPreconditionError(absl::StrCat("the system refuses ppoll (", strerror(error),
                                                       "): let the profile of the container allow it (docker run "

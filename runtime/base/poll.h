@@ -11,13 +11,12 @@
 
 namespace ronda {
 
-// Waits until one of `descriptors` is ready, for `longest` at most. Returns the number of ready descriptors. The result
-// is 0 if none is ready after `longest`, or if a signal has interrupted the wait. Ignores negative descriptors.
+// Waits until one of `descriptors` is ready, but no longer than `longest`. Returns the number of ready descriptors,
+// which is 0 after a timeout or a signal. Ignores negative descriptors.
 //
-// After an error the caller must stop. If the caller went on, its loop would run without a pause, and would see no
-// events.
-// Errors: FAILED_PRECONDITION if the system refuses the call; other errors of the system. After an error no descriptor
-// is ready.
+// After an error the caller must stop, because further calls would return at once without any event.
+// Errors: FAILED_PRECONDITION if the system does not allow the call; otherwise the system error. After an error no
+// descriptor is ready.
 absl::StatusOr<int> PollDescriptors(absl::Span<pollfd> descriptors, absl::Duration longest);
 
 }  // namespace ronda

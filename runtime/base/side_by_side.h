@@ -12,21 +12,20 @@
 
 namespace ronda {
 
-// Makes several calls at the same time, one thread per call. So the calls may wait for each other. If the system has no
-// more threads, makes the remaining calls one after the other.
+// Runs several calls concurrently, each on its own thread, so they may wait for each other. If the system cannot create
+// another thread, runs that call on the caller's thread.
 //
-// Thread-compatible. A SideBySide may be destroyed while its calls are under way.
+// Thread-compatible. A SideBySide may be destroyed while its calls are running.
 class SideBySide {
  public:
-  // The constructor allocates the memory that Run needs. So if there is too little memory, the constructor throws
-  // before it makes any call.
+  // Allocates the memory for the thread list, so a lack of memory throws here, before any call has started.
   explicit SideBySide(std::vector<std::function<void()>> calls);
 
-  // Run may be called only once. Run makes the calls, and waits until all of them have returned and their function
-  // objects are destroyed. If one of the calls has thrown an exception, Run throws this exception at the end.
+  // Starts the calls, and waits until all of them have returned and their function objects are destroyed. If any call
+  // threw an exception, rethrows the first one. REQUIRES: Run() has not been called before.
   //
-  // Returns false if the calls take longer than `timeout`. Calls that have not returned after `timeout` continue, so
-  // they must own all objects that they use.
+  // Returns false if the calls take longer than `timeout`. The remaining calls then keep running, so they must own all
+  // objects that they use.
   bool Run(absl::Duration timeout = absl::InfiniteDuration());
 
  private:

@@ -24,8 +24,7 @@ bool IsNumber(absl::string_view text) {
          std::all_of(text.begin(), text.end(), [](unsigned char c) { return absl::ascii_isdigit(c) != 0; });
 }
 
-// Appends the numbers in `range`, which has the form "7" or "01-03". The numbers of a range are padded with zeros to
-// the width of its first number.
+// Appends the numbers in `range`, such as "7" or "01-03". All of them are zero-padded to the width of the first number.
 bool AppendRange(absl::string_view range, Names* numbers) {
   const std::vector<absl::string_view> ends = absl::StrSplit(range, absl::MaxSplits('-', 1));
   uint32_t first = 0, last = 0;
@@ -39,7 +38,7 @@ bool AppendRange(absl::string_view range, Names* numbers) {
   return true;
 }
 
-// Returns the numbers in a list between two brackets, such as "01-03,7".
+// Returns the numbers in the text between two brackets, such as "01-03,7".
 std::optional<Names> ParseRanges(absl::string_view ranges) {
   Names numbers;
   for (const absl::string_view range : absl::StrSplit(ranges, ',')) {
@@ -48,7 +47,7 @@ std::optional<Names> ParseRanges(absl::string_view ranges) {
   return numbers;
 }
 
-// Appends each of `endings` to each of `names`. Returns the resulting names, or nullopt if there are too many.
+// Returns every combination of a name and an ending, or nullopt if there are too many.
 std::optional<Names> Combine(const Names& names, const Names& endings) {
   if (names.size() * endings.size() > kMaxHosts) return std::nullopt;
   Names combined;
@@ -58,7 +57,7 @@ std::optional<Names> Combine(const Names& names, const Names& endings) {
   return combined;
 }
 
-// Reads one item of the list, which ends before a comma. Removes the item, but not the comma, from `list`.
+// Removes the first item of `list`, up to but not including the comma, and returns its names.
 std::optional<Names> PopItem(absl::string_view* list) {
   std::optional<Names> names = Names{""};
   while (!list->empty() && list->front() != ',') {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Reads the values of Slurm's variables: compressed lists of hosts, compressed lists of counts, and step numbers.
+// Parses values of Slurm's variables: compressed lists of hosts, compressed lists of counts, and step numbers.
 #ifndef RONDA_RUNTIME_BASE_SLURM_VARIABLES_H_
 #define RONDA_RUNTIME_BASE_SLURM_VARIABLES_H_
 
@@ -13,7 +13,7 @@
 
 namespace ronda {
 
-// Returns {"n01", "n02", "n03", "n7", "m2"} for "n[01-03,7],m2". A name can have several numbers, so
+// Returns {"n01", "n02", "n03", "n7", "m2"} for "n[01-03,7],m2". A name can contain several lists of numbers:
 // "rack[1-2]n[01-03]a" is six hosts. Returns nullopt if `list` is not a list of hosts, or has more than 1048576 hosts.
 std::optional<std::vector<std::string>> SlurmHosts(absl::string_view list);
 
@@ -21,11 +21,11 @@ std::optional<std::vector<std::string>> SlurmHosts(absl::string_view list);
 // hosts.
 std::optional<std::vector<int>> SlurmTaskCounts(absl::string_view list);
 
-// If SLURM_STEP_ID is this number or greater, srun has not started the step. For example, it belongs to a batch script
-// or an interactive shell.
+// Steps with this SLURM_STEP_ID or a higher one, such as batch scripts and interactive shells, were not started by
+// srun.
 inline constexpr int64_t kSlurmSpecialSteps = 0xfffffff0;
 
-// Returns whether srun has started the process that has this SLURM_STEP_ID. Returns true if the value is not a number.
+// Returns whether srun started the step with this SLURM_STEP_ID. Returns true if the value is not a number.
 bool IsStepOfSrun(absl::string_view step_id);
 
 }  // namespace ronda

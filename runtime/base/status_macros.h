@@ -16,8 +16,7 @@
     }                                                   \
   } while (false)
 
-// Assigns the value of a StatusOr to `lhs`, which may be a declaration. If the StatusOr is an error, returns the error
-// from the calling function.
+// Assigns the value of a StatusOr to `lhs`, which may be a declaration, or returns its error from the calling function.
 #define RONDA_ASSIGN_OR_RETURN(lhs, expr) RONDA_ASSIGN_OR_RETURN_(RONDA_CONCAT_(statusor_, __LINE__), lhs, expr)
 
 #define RONDA_CONCAT_(a, b) RONDA_CONCAT_INNER_(a, b)

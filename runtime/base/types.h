@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The basic types of the runtime: ranks, shapes, process sets, memories and wait limits. The types of operations are in
-// operation.h.
+// The basic types of the runtime: ranks, shapes, process sets, kinds of memory and wait limits. operation.h has the
+// types of operations.
 #ifndef RONDA_RUNTIME_BASE_TYPES_H_
 #define RONDA_RUNTIME_BASE_TYPES_H_
 
@@ -37,7 +37,7 @@ inline int64_t ElementCount(const Shape& shape) {
 inline std::string ToString(const Shape& shape) { return "[" + absl::StrJoin(shape, ", ") + "]"; }
 
 // The id of a process set, which is a group of ranks that run collectives among themselves. Ids are assigned in the
-// order of creation. An id is the same on every rank, and is never used twice.
+// order of creation, are the same on every rank, and are never reused.
 using ProcessSetId = uint32_t;
 
 // The id of the process set of all ranks of the job.
@@ -54,8 +54,8 @@ constexpr std::optional<Memory> MemoryFromInt(int64_t value) {
   return static_cast<Memory>(value);
 }
 
-// How long an operation may wait for a rank before the wait is reported, and before the operation fails. An infinite
-// duration means for ever.
+// How long an operation waits for a rank before Ronda logs a warning, and before the operation fails. Infinite means
+// never.
 struct WaitLimits {
   absl::Duration warning = absl::Seconds(60);
   absl::Duration deadline = absl::Minutes(10);
@@ -63,9 +63,9 @@ struct WaitLimits {
   friend bool operator==(const WaitLimits&, const WaitLimits&) = default;
 };
 
-// Returns how long a rank waits for the coordinator's answer. The coordinator itself fails a stalled tensor at the
-// deadline, so the result is the deadline plus a margin. If no answer comes within this time, the rank concludes that
-// the coordinator does not run.
+// Returns how long a rank waits for the coordinator's answer. The coordinator fails a stalled tensor at the deadline,
+// so the result is the deadline plus a margin. A rank that gets no answer by then concludes that the coordinator is no
+// longer running.
 inline absl::Duration AnswerDeadline(const WaitLimits& limits) {
   return limits.deadline + std::max(absl::Seconds(1), limits.deadline / 4);
 }

@@ -9,7 +9,7 @@
 
 namespace ronda {
 
-// Owns a file descriptor. The value -1 means that it owns none. Thread-compatible.
+// Owns a file descriptor, or none if the value is -1. Thread-compatible.
 class UniqueFd {
  public:
   UniqueFd() = default;
@@ -24,7 +24,7 @@ class UniqueFd {
   int get() const { return fd_; }
   bool valid() const { return fd_ >= 0; }
 
-  // Returns the descriptor, and no longer owns it. The caller must close the descriptor.
+  // Transfers ownership of the descriptor to the caller.
   int Release() { return std::exchange(fd_, -1); }
 
   void Reset(int fd = -1) {

@@ -13,9 +13,9 @@ namespace ronda {
 
 inline constexpr absl::string_view kVariablePrefix = "RONDA_";
 
-// All variables with Ronda's prefix that Ronda's programs, libraries, Python package and examples read or set. Code
-// that makes a VariableName from another name does not compile. The compiler therefore ensures that the table of
-// variables is complete.
+// All variables with Ronda's prefix that Ronda's programs, libraries, Python package and examples read or set.
+// Constructing a VariableName from any other name with this prefix is a compile error, so the table cannot miss a
+// variable.
 inline constexpr absl::string_view kVariables[] = {
     "RONDA_AUTOTUNE",
     "RONDA_AUTOTUNE_LOG",
@@ -73,7 +73,8 @@ constexpr bool IsKnownVariable(absl::string_view name) {
          std::find(std::begin(kVariables), std::end(kVariables), name) != std::end(kVariables);
 }
 
-// The name of an environment variable in kVariables. A VariableName is always made from a string literal.
+// The name of an environment variable, constructed from a string literal. If the name has Ronda's prefix, it is in
+// kVariables.
 class VariableName {
  public:
   constexpr VariableName() = default;  // names none

@@ -5,7 +5,7 @@
 
 namespace ronda {
 
-// All ranks of a job run the same version, because the protocol between them may change with every version.
+// All ranks of a job must run the same version, because any version may change the protocol.
 inline constexpr char kVersion[] = "0.1.0";
 
 }  // namespace ronda

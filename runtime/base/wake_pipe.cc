@@ -44,7 +44,7 @@ bool WakePipe::IsIntact() const { return InodeOf(reader_.get()) == inode_ && Ino
 
 void WakePipe::Wake() const {
   if (!IsIntact()) return;
-  // If the pipe is full, the thread has already been woken.
+  // If the pipe is full, the other thread is already due to wake.
   [[maybe_unused]] const ssize_t count = write(writer_.get(), "x", 1);
 }
 

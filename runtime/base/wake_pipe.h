@@ -12,26 +12,25 @@
 
 namespace ronda {
 
-// A pipe with which a thread ends the poll() of another thread. A program may close descriptors that it did not open
-// (closefrom). Files that the program opens later may then get the numbers of the closed descriptors. If such a file
-// has got the number of the pipe's descriptor, the WakePipe notices this. The WakePipe then neither writes to the
-// program's file nor closes the file.
+// A pipe with which one thread wakes another from poll(). Some programs close descriptors that they did not open
+// (closefrom), and later files may get the same descriptor numbers. WakePipe detects that its descriptors now refer to
+// other files, and neither writes to those files nor closes them.
 //
 // Thread-compatible, except Wake and IsIntact, which are thread-safe.
 class WakePipe {
  public:
-  // Errors: RESOURCE_EXHAUSTED with the system's text.
+  // Errors: RESOURCE_EXHAUSTED with the system's error text.
   static absl::StatusOr<WakePipe> Create();
   WakePipe(WakePipe&& other) = default;
   WakePipe& operator=(WakePipe&& other) = delete;
   ~WakePipe();
 
-  // Returns the descriptor for poll(). The descriptor is readable after Wake, until Clear is called.
+  // Returns the descriptor to poll. It is readable from a call to Wake() until the next call to Clear().
   int reader() const { return reader_.get(); }
   void Wake() const;
   void Clear() const;
 
-  // Returns false if the program has closed the pipe, and probably all other descriptors.
+  // Returns false if the program has closed the pipe. It has then probably closed all other descriptors too.
   bool IsIntact() const;
 
  private:

@@ -29,10 +29,10 @@ absl::Span<const T> SpanOf(const T* first, int count) {
 
 namespace cuda = kernels::cuda;
 
-// Two vectors a and b have this number of dot products: ab, aa and bb.
+// The number of dot products of two vectors: ab, aa and bb.
 constexpr size_t kDots = 3;
 
-// Carries out one call of Adasum on one rank.
+// Executes one call to Adasum() on one rank.
 class AdasumRun {
  public:
   AdasumRun(Communicator& communicator, AdasumOps& ops, const ReduceCall& call)
@@ -63,14 +63,14 @@ class AdasumRun {
   absl::Status ExchangeShards();
   absl::Status PackContribution();
   absl::Status CombineAll();
-  // Combines neighbours: the first 2 * `pairs` partial results of `left_`, in pairs.
+  // Combines the first 2 * `pairs` partial results in `left_` pairwise.
   absl::Status CombinePairs(size_t pairs);
-  // Lists this rank's shards of the partial result that was first the contribution of `member`.
+  // Lists this rank's shards of the partial result that started as the contribution of `member`.
   void ListShards(int member, std::vector<cuda::Extent>& shards) const;
   absl::Status GatherResult();
   absl::Status UnpackResult();
 
-  // These functions convert all `elements` between the wire's format and dtype_.
+  // Convert all `elements` between the wire format and dtype_.
   absl::Status Widen(const std::byte* from, std::byte* to, size_t elements);
   absl::Status RoundToWire(const std::byte* from, std::byte* to, size_t elements);
 
@@ -84,13 +84,13 @@ class AdasumRun {
   std::vector<size_t> shard_bytes_;  // bytes of each member's shards on the wire
   size_t own_elements_ = 0;          // elements of this rank's shards
 
-  // These pointers point into the memory of `ops_`.
-  std::byte* whole_ = nullptr;     // all members' shards on the wire: first what is sent, then the result
+  // These point into the memory of `ops_`.
+  std::byte* whole_ = nullptr;     // all members' shards on the wire: first to be sent, then the result
   std::byte* shards_ = nullptr;    // this rank's shards on the wire: first all members', then the result
   std::byte* partials_ = nullptr;  // this rank's shards of all members
   double* dots_ = nullptr;         // by pair and tensor
 
-  std::vector<int> left_;  // the members whose partial results have not been combined into others
+  std::vector<int> left_;  // the members whose partial results have not been merged into others
 };
 
 absl::Status AdasumRun::Allocate() {
@@ -197,7 +197,7 @@ void AdasumRun::ListShards(int member, std::vector<cuda::Extent>& shards) const 
 }
 
 absl::Status AdasumRun::GatherResult() {
-  // Only one partial result is left: the one that began with the first member.
+  // Only one partial result is left: the one that started with the first member.
   if (members_.IncludeSelf()) RONDA_RETURN_IF_ERROR(RoundToWire(partials_, shards_, own_elements_));
   RONDA_RETURN_IF_ERROR(communicator_.Allgather(
       {.info = call_.info, .input = shards_, .output = whole_, .bytes_per_rank = shard_bytes_}));

@@ -17,8 +17,8 @@
 namespace ronda {
 
 // The memory and the arithmetic of an Adasum, on the host or on a device. The functions take the same arguments as the
-// kernels (kernels/cuda/calls.h). Calls of AdasumOps and of the communicator take effect in the order in which they
-// were made. On a device a call may return before it has taken effect.
+// kernels (kernels/cuda/calls.h). Calls to AdasumOps and to the communicator take effect in order. On a device, a call
+// may return before it has taken effect.
 //
 // Thread-compatible.
 class AdasumOps {
@@ -27,20 +27,19 @@ class AdasumOps {
 
   struct Need {
     size_t bytes = 0;
-    size_t pairs = 0;         // the largest number of pairs in a call of Dots
+    size_t pairs = 0;         // the maximum number of pairs in a call to Dots()
     absl::string_view label;  // the name of the Adasum, for messages
   };
-  // Returns `bytes` bytes of uninitialised memory, aligned to 16 and valid until Release. Also allocates all memory
-  // that later calls need, because an allocation in a later call might wait for the device. At the time of a later
-  // call, the device may be waiting for other ranks in this Adasum.
+  // Returns `bytes` bytes of uninitialised memory, aligned to 16 bytes and valid until Release(). Also allocates all
+  // memory for later calls, because allocating might wait for the device, which by then may be waiting for other ranks
+  // in this Adasum.
   // Errors: RESOURCE_EXHAUSTED.
   virtual absl::StatusOr<std::byte*> Allocate(const Need& need) = 0;
 
-  // Releases the memory if Allocate has allocated any.
+  // Releases the memory from Allocate(), if any.
   virtual void Release() = 0;
 
-  // REQUIRES: calls of Pack and Unpack are for floating-point elements, without blocks, without votes, and skip no
-  // elements.
+  // REQUIRES, for Pack() and Unpack(): floating-point elements, no blocks, no votes and no skipped elements.
   virtual absl::Status Pack(const kernels::cuda::PackCall& call) = 0;
   virtual absl::Status Unpack(const kernels::cuda::UnpackCall& call) = 0;
 
@@ -49,8 +48,7 @@ class AdasumOps {
   virtual absl::Status Combine(const kernels::cuda::CombineCall& call) = 0;
 };
 
-// AdasumOps for tensors in the host's memory, which uses the kernels of kernels/cpu. Each call is complete when it
-// returns.
+// AdasumOps for tensors in host memory, which uses kernels/cpu. Each call is complete when it returns.
 //
 // Thread-compatible.
 class HostAdasumOps : public AdasumOps {
@@ -66,11 +64,11 @@ class HostAdasumOps : public AdasumOps {
   std::unique_ptr<std::byte[]> memory_;
 };
 
-// How the tensors of an Adasum are cut into shards, one per member and tensor, and where the shards are in a buffer.
-// The first member's shards of all tensors come first, then the second member's shards, and so on. Each shard begins at
-// a multiple of 16 bytes, on the wire and in every wider type. The kernels of devices are fastest at such addresses.
+// How the tensors of an Adasum are cut into shards, one per member and tensor, and where the shards are in a buffer:
+// first the first member's shards of all tensors, then the second member's, and so on. Each shard begins at a multiple
+// of 16 bytes, on the wire and in every wider type, because device kernels are fastest at such addresses.
 //
-// An AdasumLayout is a small value that can be copied. The segments must outlive the AdasumLayout.
+// A small value, cheap to copy. The segments must outlive it.
 class AdasumLayout {
  public:
   AdasumLayout(absl::Span<const Segment> segments, int members, DType wire)
@@ -117,29 +115,28 @@ class AdasumLayout {
   const size_t unit_;  // elements
 };
 
-// Replaces each segment by the Adasum of the members' contributions. Gradients that agree are averaged, and orthogonal
-// gradients are added. So a training step has the right size for any number of ranks. (S. Maleki et al., "Scaling
+// Replaces each segment with the Adasum of the members' contributions. Averages gradients that agree, and adds
+// orthogonal gradients, so that a training step has the right size for any number of ranks. (S. Maleki et al., "Scaling
 // Distributed Training with Adaptive Summation", MLSys 2021; kernels/cpu/gradients.h has the formula for two
 // gradients.)
 //
-// More than two gradients are combined in pairs, in a binary tree over the members, in the order of the group: (0, 1),
-// (2, 3), and so on. If a level has an odd number of gradients, the last gradient moves to the next level unchanged.
-// Each tensor is cut into one shard per member. An Alltoall sends each member the contributions of all members to its
-// shard. On each level of the tree, one Reduce adds up the dot products of all shards, for all pairs and tensors. An
-// Allgather distributes the result. Contributions are scaled, rounded to the wire's format, and combined in fp32 (for
-// float64 in fp64). The result is scaled, rounded once to the wire's format, and widened.
+// More than two gradients are combined pairwise, in a binary tree over the members in group order: (0, 1), (2, 3), and
+// so on. If a level has an odd number of gradients, the last one moves to the next level unchanged. Each tensor is cut
+// into one shard per member. An Alltoall sends each member all contributions to its shard. On each level of the tree,
+// one Reduce adds the dot products of all shards, for all pairs and tensors. An Allgather distributes the result.
+// Contributions are scaled, rounded to the wire format, and combined in fp32 (fp64 for float64). The result is scaled,
+// rounded once to the wire format, and widened.
 //
-// The result has the same bits on all ranks. For tensors in the host's memory, the bits are also the same with every
-// backend, and do not depend on the other tensors of the call. On devices the dot products are added up in another
-// order, and NCCL's sums depend on addresses. So results on devices are only close to the host's results.
+// The result has the same bits on all ranks. For tensors in host memory, the bits are also the same with every backend,
+// and do not depend on the other tensors of the call. On devices, the dot products are added in a different order, and
+// NCCL's sums depend on addresses, so the results are only close to the host's.
 //
-// Every rank of the job must call this function, like the communicator's operations. `call.op` is ignored, and there
-// must be no ballot. `ops` must work in the memory of the communicator's buffers. Ranks outside the group do not use
-// `ops`. On a device, Adasum() returns without waiting for the device. The function needs memory for three copies of
-// the tensors.
+// Every rank of the job must call this function, like the communicator's operations. Ignores `call.op`. There must be
+// no ballot. `ops` must be for the same kind of memory as the communicator. Ranks outside the group do not use `ops`.
+// On a device, returns without waiting for the device. Needs memory for three copies of the tensors.
 //
-// Errors: the errors of the communicator and of `ops`; INVALID_ARGUMENT for types that are not floating point, for
-// 8-bit wires, and for deliveries other than kAll; RESOURCE_EXHAUSTED.
+// Errors: those of the communicator and of `ops`; INVALID_ARGUMENT for types that are not floating-point, for 8-bit
+// wire formats, and for deliveries other than kAll; RESOURCE_EXHAUSTED.
 absl::Status Adasum(Communicator* communicator, AdasumOps* ops, const ReduceCall& call);
 
 }  // namespace ronda

@@ -12,18 +12,18 @@
 
 namespace ronda {
 
-// The ranks of a job, host by host. Every rank of the job has the same HostMap.
+// The ranks of a job by host. The same on every rank of the job.
 struct HostMap {
   std::vector<std::vector<RankId>> hosts;  // ascending ranks per host; hosts in the order of their lowest rank
 };
 
-// Where a HostMap contains a rank.
+// The position of a rank in a HostMap.
 struct HostPosition {
   int host = 0;
   int local_rank = 0;
 };
 
-// Returns where `map` contains `rank`. REQUIRES: `rank` is in `map`.
+// Returns the position of `rank`. REQUIRES: `rank` is in `map`.
 inline HostPosition PositionOf(const HostMap& map, RankId rank) {
   for (size_t host = 0; host < map.hosts.size(); ++host) {
     const std::vector<RankId>& ranks = map.hosts[host];
@@ -34,15 +34,14 @@ inline HostPosition PositionOf(const HostMap& map, RankId rank) {
   return {};
 }
 
-// Returns, for each host in order, the rank that has the local rank `local_rank`. REQUIRES: every host has a rank with
-// this local rank.
+// Returns each host's rank with local rank `local_rank`, in host order. REQUIRES: every host has such a rank.
 inline std::vector<RankId> RanksAt(const HostMap& map, int local_rank) {
   std::vector<RankId> ranks;
   for (const std::vector<RankId>& host : map.hosts) ranks.push_back(host[static_cast<size_t>(local_rank)]);
   return ranks;
 }
 
-// The number of ranks on the host with the fewest ranks, and on the host with the most.
+// The smallest and the largest number of ranks on a host.
 struct HostSizes {
   int least = 0;
   int most = 0;
@@ -65,7 +64,7 @@ inline bool IsInRankOrder(const HostMap& map) {
 }
 
 // The two levels of a communicator that spans hosts, for other code that works in two levels. The thread that uses the
-// communicator may also use the levels, between calls of the communicator.
+// communicator may also use the levels between calls to the communicator.
 //
 // HostLevels owns nothing.
 struct HostLevels {

@@ -16,7 +16,7 @@ namespace {
 char* At(void* base, size_t offset) { return static_cast<char*>(base) + offset; }
 const char* At(const void* base, size_t offset) { return static_cast<const char*>(base) + offset; }
 
-// Returns whether a rank's contribution is the unchanged memory of its tensors.
+// Returns whether a rank's contribution is its tensors' unchanged memory.
 bool ContributesInput(const ReduceCall& call) {
   return WireDType(call.dtype, call.wire) == call.dtype && !Fp8FormatOf(call.dtype, call.wire).has_value() &&
          call.prescale.IsIdentity();
@@ -159,9 +159,8 @@ ReduceArithmetic::Part ReduceArithmetic::NextGranules(const Run& run, Part wante
   const size_t granule = layout_.granule_elements;
   const size_t run_end = run.begin + run.count;
   const size_t begin = wanted.begin / granule * granule;
-  // If the wanted part begins with whole granules, the function takes all of these granules at once. If the wanted part
-  // does not begin with a whole granule, the function takes only the first granule, because the part has only some of
-  // this granule's elements.
+  // If the wanted part begins with whole granules, takes all of these at once. Otherwise takes only the first granule,
+  // of which the part has only some elements.
   const size_t whole_end = wanted.end == run_end ? run_end : wanted.end / granule * granule;
   if (begin == wanted.begin && whole_end > begin) return {.begin = begin, .end = whole_end};
   return {.begin = begin, .end = std::min(run_end, begin + granule)};

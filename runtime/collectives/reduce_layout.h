@@ -15,12 +15,12 @@
 
 namespace ronda {
 
-// The format in which the elements of a reduction travel: a sequence of granules, which are never cut. A granule is one
-// element, or one block of 8-bit codes with its scale. Each segment begins with a new granule, so that the bits of a
-// result do not depend on the other tensors of the bucket.
+// The format in which the elements of a reduction travel: a sequence of granules, which are never split. A granule is
+// one element, or one block of 8-bit codes with its scale. Each segment starts a new granule, so that the bits of its
+// result do not depend on the other tensors in the bucket.
 struct WireLayout {
   DType dtype;                            // of the elements; unused for blocks
-  std::optional<kernels::Fp8Format> fp8;  // granules are blocks of this format
+  std::optional<kernels::Fp8Format> fp8;  // the format, if granules are blocks
   size_t granule_elements;                // a power of two
   size_t granule_bytes;
 };
@@ -40,17 +40,17 @@ inline WireLayout LayoutOf(DType dtype, WireFormat wire) {
           .granule_bytes = fp8.has_value() ? kernels::kFp8BlockBytes : SizeOf(travels_as)};
 }
 
-// Treats a list of segments as one array of granules, without copying them into one buffer.
+// Treats a list of segments as one array of granules, without copying them.
 //
-// A position is found by binary search over the ends of the segments. Immutable, thus thread-safe. The segments and
-// their tensors must outlive this object.
+// Finds positions by binary search over the ends of the segments. Immutable, thus thread-safe. The segments and their
+// tensors must outlive this object.
 class LogicalBuffer {
  public:
-  // Memory that one LogicalBuffer passes on to the next. So only the first one allocates memory.
+  // Memory that one LogicalBuffer passes on to the next, so that only the first one allocates.
   using Memory = std::vector<size_t>;
 
-  // `memory` may be null. `memory` must outlive the LogicalBuffer. Two LogicalBuffers must not use the same `memory` at
-  // the same time. REQUIRES: granule_elements is a power of two.
+  // `memory` may be null. It must outlive the LogicalBuffer, and must not be used by two LogicalBuffers at the same
+  // time. REQUIRES: granule_elements is a power of two.
   LogicalBuffer(absl::Span<const Segment> segments, size_t granule_elements, Memory* memory = nullptr)
       : segments_(segments), shift_(std::countr_zero(granule_elements)), memory_(memory) {
     if (memory_ != nullptr) ends_.swap(*memory_);
@@ -71,22 +71,21 @@ class LogicalBuffer {
   // Returns the number of granules of all segments.
   size_t granules() const { return ends_.empty() ? 0 : ends_.back(); }
 
-  // Returns the number of elements of all segments. The last granule of a segment may hold fewer than granule_elements
-  // elements.
+  // Returns the number of elements of all segments. A segment's last granule may have fewer than granule_elements.
   size_t elements() const { return elements_; }
 
   absl::Span<const Segment> segments() const { return segments_; }
 
-  // Consecutive elements of one segment. The first element begins a granule.
+  // Consecutive elements of one segment, the first of which begins a granule.
   struct Run {
     size_t segment;  // the segment's index
     size_t begin;    // the first element's index in the segment
     size_t count;    // elements
-    size_t offset;   // granules between the beginning of the visited range and this run
+    size_t offset;   // granules from the start of the visited range to this run
   };
 
-  // Divides granules [begin, begin + n) into one run per segment, and calls visit(run) for each run, in order. Skips
-  // empty runs. REQUIRES: begin + n <= granules().
+  // Divides granules [begin, begin + n) into one run per segment, and calls visit(run) for each nonempty run, in order.
+  // REQUIRES: begin + n <= granules().
   template <typename Visit>
   void ForEachRun(size_t begin, size_t n, const Visit& visit) const {
     size_t i = static_cast<size_t>(std::upper_bound(ends_.begin(), ends_.end(), begin) - ends_.begin());

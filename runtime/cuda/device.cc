@@ -21,8 +21,7 @@ std::string ErrorText(const ronda_cuda_plugin& plugin, int error) {
   return text;
 }
 
-// The device that a Current object has made current in this thread. The device stays current as long as this variable
-// is set.
+// The device that a Current object, or Adopt(), keeps current in this thread.
 thread_local Device* kept = nullptr;
 
 const char* Name(ronda_cuda_memory kind) {

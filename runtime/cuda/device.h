@@ -22,19 +22,18 @@
 
 namespace ronda {
 
-// The file name of the plugin.
+// The plugin's file name.
 inline constexpr char kCudaPluginName[] = "libronda_cuda.so";
 
-// Loads the plugin for CUDA devices, and never unloads it. It loads the plugin from `path` (RONDA_CUDA_PLUGIN). If
-// `path` is empty, it loads the plugin from the folders of plugins (runtime/base/plugin_search.h). The plugin can be
-// loaded even without a driver or a device.
+// Loads the plugin for CUDA devices from `path` (RONDA_CUDA_PLUGIN) or, if `path` is empty, from the plugin folders
+// (runtime/base/plugin_search.h). Never unloads it. The plugin can be loaded even without a driver or a device.
 //
-// Errors: NOT_FOUND with the folders that were searched and advice; FAILED_PRECONDITION if the plugin has another
+// Errors: NOT_FOUND that names the paths it tried and the remedy; FAILED_PRECONDITION if the plugin has the wrong
 // version.
 absl::StatusOr<const ronda_cuda_plugin*> LoadCudaPlugin(const std::string& path);
 
-// Returns the text of --check-build about the plugin's devices, for example "2 devices: NVIDIA H200, NVIDIA H200 (CUDA
-// runtime 13.0, driver 13.0)".
+// Describes the plugin's devices for --check-build, for example "2 devices: NVIDIA H200, NVIDIA H200 (CUDA runtime
+// 13.0, driver 13.0)".
 // Errors: UNAVAILABLE with the driver's text if there is no driver or no device.
 absl::StatusOr<std::string> DescribeDevices(const ronda_cuda_plugin& plugin);
 
@@ -43,7 +42,7 @@ class Device;
 // cudaStream_t; nullptr is the default stream.
 using StreamHandle = void*;
 
-// A stream that Ronda creates, with the highest priority.
+// A stream of Ronda's own, with the highest priority.
 //
 // Thread-compatible. The device must outlive the stream.
 class DeviceStream {
@@ -60,31 +59,31 @@ class DeviceStream {
   const StreamHandle handle_;
 };
 
-// Marks a point in the work of a stream (a CUDA event). Device::NewEvent creates the event, and the destructor gives
-// the event back to the device for reuse.
+// Marks a point in a stream's work (a CUDA event). Created by Device::NewEvent(). The destructor returns the event to
+// the device for reuse.
 //
-// Thread-compatible, except that done() and Wait() are thread-safe. The device must outlive the event.
+// Thread-compatible, except done() and Wait(), which are thread-safe. The device must outlive the event.
 class DeviceEvent {
  public:
-  // A timed event records the time at which the device passes it, which costs the device a little time.
+  // A timed event records when the device passes it, which costs the device a little time.
   enum class Kind : uint8_t { kOrder, kTimed };
 
   ~DeviceEvent();
 
-  // Puts the point behind all work that has been put on `stream` so far.
+  // Places the point after all work enqueued on `stream` so far.
   absl::Status Record(StreamHandle stream);
-  // Makes all later work on `stream` wait until the device has passed the point. The calling thread does not wait.
+  // Makes all later work on `stream` wait until the device has passed the point. Does not block.
   absl::Status OrderBefore(StreamHandle stream) const;
-  // Whether the device has passed the point.
+  // Returns whether the device has passed the point.
   // Errors: INTERNAL if the device had an error before the point.
   absl::StatusOr<bool> done() const;
   // Blocks until the device has passed the point.
   // Errors: as done().
   absl::Status Wait() const;
-  // Returns how long after `earlier` the device has passed this point. The result is exact to about half a microsecond,
-  // but less exact for times of a second or more.
+  // Returns how long after `earlier` the device passed this point. Accurate to about half a microsecond; less accurate
+  // for a second or more.
   // REQUIRES: both events are timed.
-  // Errors: INTERNAL for an error of the driver, or if the device has not passed both points.
+  // Errors: INTERNAL for a driver error, or if the device has not passed both points.
   absl::StatusOr<absl::Duration> Since(const DeviceEvent& earlier) const;
 
  private:
@@ -96,8 +95,8 @@ class DeviceEvent {
   void* const handle_;
 };
 
-// While a DeviceRange lives, profilers show a named span of the calling thread. They also show which work the thread
-// gives to the GPU during the span. A thread must end its ranges in the reverse order of their beginning.
+// During the lifetime of a DeviceRange, profilers show a named span of the calling thread, and the work that the thread
+// enqueues on the GPU within it. A thread must destroy its ranges in the reverse order of their creation.
 class DeviceRange {
  public:
   DeviceRange(const ronda_cuda_plugin& plugin, const std::string& name) : plugin_(plugin) {
@@ -111,7 +110,7 @@ class DeviceRange {
   const ronda_cuda_plugin& plugin_;
 };
 
-// Memory of the device, or host memory that the device can address.
+// Device memory, or host memory that the device can address.
 //
 // The device must outlive the memory.
 class DeviceMemory {
@@ -124,8 +123,8 @@ class DeviceMemory {
   std::byte* data() const { return data_; }
   size_t size() const { return size_; }
 
-  // Makes sure that this object never frees the memory. The device may still use the memory, so a call to free it would
-  // wait for the device, perhaps forever.
+  // Prevents this object from freeing the memory. While the device may still use it, freeing it would wait for the
+  // device, perhaps for ever.
   void Abandon() { data_ = nullptr; }
 
  private:
@@ -139,19 +138,19 @@ class DeviceMemory {
   size_t size_ = 0;
 };
 
-// Returns how many devices this process may use, which is at least one.
+// Returns the number of devices that this process can use, at least one.
 // Errors: UNAVAILABLE with the driver's text if there is no driver or no device.
 absl::StatusOr<int> CountDevices(const ronda_cuda_plugin& plugin);
 
-// One GPU that a rank uses, through the plugin (plugin.h).
+// A rank's GPU, used through the plugin (plugin.h).
 //
-// Thread-safe. Every function makes the device CUDA's current device of the calling thread during the call. After the
-// call the trainer's device is current again. A caller of several functions can keep the device current between them
-// with a Current object.
+// Thread-safe. Every function makes the device the calling thread's current CUDA device during the call, and then
+// restores the trainer's device. A caller of several functions can keep the device current between them with a Current
+// object.
 class Device {
  public:
-  // While a Current object lives, the device stays current in the calling thread, and the thread must not run the
-  // trainer's code. During this time, the device's functions neither query nor change the current device. A thread must
+  // During the lifetime of a Current object, the device stays current in the calling thread, and the device's functions
+  // neither query nor change the current device. Meanwhile the thread must not run the trainer's code. A thread must
   // destroy its Current objects in the reverse order of their creation.
   class Current {
    public:
@@ -164,24 +163,24 @@ class Device {
 
    private:
     Device* const device_;
-    Device* const outer_;  // the device that another Current keeps current, or that the thread has adopted
-    int before_ = -1;      // the trainer's choice; -1: not known yet
+    Device* const outer_;  // the device that an outer Current keeps current, or that the thread has adopted
+    int before_ = -1;      // the trainer's device; -1: not known yet
     int error_ = 0;
   };
 
-  // Makes the device current in the calling thread permanently. Only a thread that Ronda started and that ends before
-  // the device may call Adopt.
+  // Makes the device permanently current in the calling thread. Only for threads that Ronda started, and that end
+  // before the device is destroyed.
   void Adopt();
 
-  // Opens device number `ordinal` of this machine. `plugin` must outlive the device.
-  // Errors: UNAVAILABLE with the driver's text if there is no driver; NOT_FOUND with the number of devices.
+  // Opens this machine's device `ordinal`. `plugin` must outlive the device.
+  // Errors: UNAVAILABLE with the driver's text if there is no driver; NOT_FOUND that gives the number of devices.
   static absl::StatusOr<std::shared_ptr<Device>> Open(const ronda_cuda_plugin* plugin, int ordinal);
   ~Device();
 
   int ordinal() const { return ordinal_; }
 
-  // How long a rank waits for the device's work at the end of a job, before it abandons the device. The timeout must be
-  // set before other threads use the device.
+  // How long a rank waits for the device's work at the end of a job before it abandons the device. Must be set before
+  // other threads use the device.
   static constexpr absl::Duration kTimeout = absl::Seconds(2);
   absl::Duration timeout() const { return timeout_; }
   void set_timeout(absl::Duration timeout) { timeout_ = timeout; }
@@ -190,30 +189,31 @@ class Device {
   const std::string& name() const { return name_; }
   const ronda_cuda_plugin& plugin() const { return *plugin_; }
 
-  // Allocates memory. Errors: RESOURCE_EXHAUSTED with the size, the kind of memory and `purpose` ("the fusion buffer").
+  // Allocates memory. Errors: RESOURCE_EXHAUSTED that gives the size, the kind of memory and `purpose` ("the fusion
+  // buffer").
   absl::StatusOr<DeviceMemory> Allocate(ronda_cuda_memory kind, size_t bytes, absl::string_view purpose);
 
-  // Returns an event that was given back, or creates an event if none is left.
+  // Reuses a returned event, or creates one if there is none.
   absl::StatusOr<std::unique_ptr<DeviceEvent>> NewEvent(DeviceEvent::Kind kind = DeviceEvent::Kind::kOrder);
 
-  // Must be called when a thread has given up waiting for the device. Logs `why`. After this call Ronda frees nothing
-  // on the device, because a call that frees memory also waits for the device. Ronda's memory, and the work that the
-  // device cannot finish, stay on the device until the process ends.
+  // Must be called when a thread has given up waiting for the device. Logs `why`. From then on, Ronda frees nothing on
+  // the device, because freeing memory also waits for the device. Ronda's memory and unfinished work stay on the device
+  // until the process exits.
   void Abandon(absl::string_view why);
   bool is_abandoned() const { return is_abandoned_.load(std::memory_order_acquire); }
 
-  // Must be called when the job has failed while a stream of the trainer waits for the job's work. If Ronda ended this
-  // work, the trainer's stream would go on with a wrong result. So Hold leaves the work unfinished until the process
-  // ends, and abandons the device. Returns whether this is the first call of Hold.
+  // Must be called when the job has failed while a stream of the trainer waits for the job's work. Leaves this work
+  // unfinished until the process exits, and abandons the device: if Ronda aborted the work, the trainer's stream would
+  // continue with a wrong result. Returns whether this is the first call.
   bool Hold(absl::string_view why);
   bool is_held() const { return is_held_.load(std::memory_order_acquire); }
 
-  // Checks that the device can be used. Errors: INTERNAL if the device has been abandoned. The text names the device
-  // and the reason, and says that this process cannot use the device again.
+  // Checks that the device is usable. Errors: INTERNAL if it has been abandoned. The text names the device and the
+  // reason, and says that this process cannot use the device again.
   absl::Status CheckUsable() const;
 
-  // Calls `function`, which frees memory or another resource of the device. Does nothing if the device has been
-  // abandoned. Errors are logged, because the caller can do nothing about them.
+  // Calls `function`, which frees memory or another device resource, unless the device has been abandoned. Logs errors,
+  // because the caller cannot handle them.
   template <typename Function>
   void GiveBack(absl::string_view what, const Function& function) {
     if (!is_abandoned()) LogIfError(Call(what, function));

@@ -17,13 +17,14 @@ namespace {
 
 namespace cuda_kernels = ronda::kernels::cuda;
 
-// Functions of CUDA's driver API. The first ones return facts about a device. The CUDA runtime lacks some of these
-// facts, and returns others only after it has created a context, which takes hundreds of megabytes on the device. The
-// other ones share memory between ranks, and let streams work on words. The CUDA runtime has no such functions.
+// Functions of CUDA's driver API. The first ones return facts about a device that the CUDA runtime lacks, or returns
+// only after it has created a context, which takes hundreds of megabytes on the device. The others, which share memory
+// between ranks and let streams operate on words, have no equivalent in the CUDA runtime.
 struct CudaDriver {
   CUresult (*pointer_attribute)(void* data, CUpointer_attribute attribute, CUdeviceptr pointer);
   CUresult (*context_state)(CUdevice device, unsigned int* flags, int* active);  // of its primary context
-  CUresult (*device_uuid)(CUuuid* uuid, CUdevice device);  // of the part, for a part of a GPU; nullptr: an old driver
+  // For a part of a GPU, returns the part's own UUID. nullptr: the driver is too old.
+  CUresult (*device_uuid)(CUuuid* uuid, CUdevice device);
 
   bool can_share = false;  // whether the driver has the functions below
   CUresult (*device_attribute)(int* value, CUdevice_attribute attribute, CUdevice device);
@@ -43,7 +44,7 @@ struct CudaDriver {
   CUresult (*set_access)(CUdeviceptr address, size_t bytes, const CUmemAccessDesc* access, size_t count);
   CUresult (*batch_word_ops)(CUstream stream, unsigned int count, CUstreamBatchMemOpParams* ops, unsigned int flags);
 
-  // Returns the functions; nullptr if there is no driver.
+  // Returns the functions, or nullptr if there is no driver.
   static const CudaDriver* Get();
 };
 
@@ -53,7 +54,7 @@ bool Find(void* library, const char* name, Function* function) {
   return *function != nullptr;
 }
 
-// The second version of cuStreamBatchMemOp needs no option of the driver's module, and comes with drivers of CUDA 11.7.
+// The second version of cuStreamBatchMemOp needs no option of the driver module. Drivers have it since CUDA 11.7.
 bool FindSharing(void* library, CudaDriver* driver) {
   return Find(library, "cuDeviceGetAttribute", &driver->device_attribute) &&
          Find(library, "cuMemGetAllocationGranularity", &driver->granularity) &&
@@ -85,17 +86,16 @@ const CudaDriver* CudaDriver::Get() {
   return driver;
 }
 
-// Clears a thread's last error. The runtime keeps the error until it is read. If Result did not clear the error, the
-// next kernel launch would report this old error as its own. This library has its own copy of the runtime, so the last
-// errors of a trainer's copy stay unchanged. An error that has broken the device's context cannot be cleared, and both
-// copies of the runtime report it.
+// Clears the thread's last error, which the next kernel launch would otherwise report as its own. This library has its
+// own copy of the runtime, so the trainer's copy keeps its last error. An error that has corrupted the device's context
+// cannot be cleared, and both copies of the runtime report it.
 int Result(int error) {
   if (error != cudaSuccess) cudaGetLastError();
   return error;
 }
 
-// Makes calls that CUDA forbids while the trainer captures a graph. In any thread these calls would break the trainer's
-// capture. So this function first declares to CUDA that the calls do not belong to the capture.
+// Makes calls that CUDA forbids while the trainer captures a graph. From any thread, they would break the capture, so
+// this function first tells CUDA that they do not belong to it.
 template <typename Function>
 int BesideCaptures(const Function& function) {
   cudaStreamCaptureMode mode = cudaStreamCaptureModeRelaxed;
@@ -118,7 +118,7 @@ std::string LibraryText() {
 }
 
 const char* Library() {
-  static const auto* const text = new std::string(LibraryText());  // also for calls at the end of the process
+  static const auto* const text = new std::string(LibraryText());  // never destroyed, for calls during exit
   return text->c_str();
 }
 
@@ -132,7 +132,7 @@ int DeviceCount(int* count) {
   return error;
 }
 
-// Fills in the device's UUID. Leaves the UUID empty if the driver does not know it.
+// Fills in the device's UUID, or leaves it empty if the driver does not know it.
 void DescribeUuid(int device, ronda_cuda_device* description) {
   const CudaDriver* const driver = CudaDriver::Get();
   CUuuid uuid;
@@ -166,7 +166,7 @@ int RestoreDevice(int device) {
   const CudaDriver* const driver = CudaDriver::Get();
   unsigned int flags = 0;
   int is_active = 0;
-  // The driver and the runtime use the same numbers for the devices.
+  // The driver and the runtime number the devices alike.
   if (driver == nullptr || driver->context_state(device, &flags, &is_active) != CUDA_SUCCESS) {
     return cudaErrorInsufficientDriver;
   }
@@ -189,8 +189,7 @@ int DeviceOf(const void* pointer, int* device) {
   if (driver == nullptr) return cudaErrorInsufficientDriver;
   const auto address = reinterpret_cast<CUdeviceptr>(pointer);
   unsigned int type = 0;
-  // If CUDA does not know the memory, the driver's call fails. This is no error, because ordinary host memory is
-  // unknown to CUDA.
+  // The call fails for memory that CUDA does not know, such as ordinary host memory. This is no error.
   if (driver->pointer_attribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, address) != CUDA_SUCCESS) return cudaSuccess;
   if (type != CU_MEMORYTYPE_DEVICE) return cudaSuccess;
   const CUresult result = driver->pointer_attribute(device, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, address);
@@ -210,9 +209,9 @@ int Release(ronda_cuda_memory kind, void* memory) {
   return BesideCaptures([=] { return kind == RONDA_CUDA_DEVICE_MEMORY ? cudaFree(memory) : cudaFreeHost(memory); });
 }
 
-// The driver and the runtime have the same numbers for the errors of the functions below.
+// For the functions below, the driver and the runtime use the same error codes.
 
-// Returns the driver's functions for shared memory; nullptr if the driver lacks them.
+// Returns the driver's functions, or nullptr if it lacks those for shared memory.
 const CudaDriver* SharingDriver() {
   const CudaDriver* const driver = CudaDriver::Get();
   return driver != nullptr && driver->can_share ? driver : nullptr;
@@ -255,23 +254,23 @@ int AllocateShared(size_t bytes, int* file) {
     CUmemGenericAllocationHandle handle = 0;
     if (const int error = driver->create_memory(&handle, bytes, &properties, 0); error != 0) return error;
     const int error = driver->export_memory(file, handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0);
-    driver->release_memory(handle);  // the descriptor keeps the memory
+    driver->release_memory(handle);  // the descriptor keeps the memory alive
     return error;
   });
 }
 
 int MapFile(const CudaDriver& driver, int file, CUdeviceptr address, size_t bytes) {
   CUmemGenericAllocationHandle handle = 0;
-  // CUDA takes the descriptor itself in the place of the pointer.
+  // CUDA expects the descriptor itself, cast to a pointer.
   void* const number = reinterpret_cast<void*>(static_cast<intptr_t>(file));
   const int error = driver.import_memory(&handle, number, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
   if (error != 0) return error;
   const int mapped = driver.map(address, bytes, 0, handle, 0);
-  driver.release_memory(handle);  // the mapping keeps the memory
+  driver.release_memory(handle);  // the mapping keeps the memory alive
   return mapped;
 }
 
-// Ends the first `count` mappings from `address` on, and gives back the addresses of all `reserved` mappings.
+// Unmaps the first `count` mappings from `address` on, and frees the address range reserved for `reserved` mappings.
 int Unmap(const CudaDriver& driver, CUdeviceptr address, int count, int reserved, size_t bytes) {
   int error = 0;
   for (int i = 0; i < count; ++i) {
@@ -347,8 +346,8 @@ int DestroyStream(void* stream) {
 int IsCapturing(void* stream, int* capturing) {
   cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
   const int error = Result(cudaStreamIsCapturing(AsStream(stream), &status));
-  // Another stream is being captured, and the default stream waits for that stream. So the default stream cannot be
-  // used before the capture ends.
+  // Another stream, for which the default stream would wait, is being captured. So the default stream cannot be used
+  // before the capture ends.
   if (error == cudaErrorStreamCaptureImplicit) {
     *capturing = 1;
     return cudaSuccess;
@@ -366,7 +365,7 @@ int StreamId(void* stream, uint64_t* id) {
 
 int CreateEvent(int timing, void** event) {
   cudaEvent_t created = nullptr;
-  // A host thread that waits for the event sleeps instead of spinning.
+  // Host threads that wait for the event sleep instead of spinning.
   const unsigned int flags = cudaEventBlockingSync | (timing != 0 ? cudaEventDefault : cudaEventDisableTiming);
   const int error = BesideCaptures([&] { return cudaEventCreateWithFlags(&created, flags); });
   *event = created;
@@ -399,7 +398,7 @@ int Copy(void* dst, const void* src, size_t bytes, void* stream) {
 
 int FillZero(void* dst, size_t bytes, void* stream) { return Result(cudaMemsetAsync(dst, 0, bytes, AsStream(stream))); }
 
-// A write comes after all earlier writes of the stream (CU_STREAM_WRITE_VALUE_DEFAULT).
+// A write is ordered after the stream's earlier writes (CU_STREAM_WRITE_VALUE_DEFAULT).
 CUstreamBatchMemOpParams ParametersOf(const ronda_cuda_word_op& op) {
   CUstreamBatchMemOpParams parameters = {};
   if (op.action == RONDA_CUDA_WRITE_WORD) {
@@ -426,8 +425,7 @@ int RunWordOps(const ronda_cuda_word_op* ops, int count, void* stream) {
   return driver->batch_word_ops(AsStream(stream), static_cast<unsigned int>(count), parameters, 0);
 }
 
-// The first call to NVTX looks for a profiler. Without a profiler the domain is a null pointer, and all calls to NVTX
-// return at once.
+// The first NVTX call looks for a profiler. Without one, the domain is null, and all NVTX calls return at once.
 nvtxDomainHandle_t Domain() {
   static const nvtxDomainHandle_t domain = nvtxDomainCreateA("Ronda");
   return domain;
@@ -444,7 +442,7 @@ void BeginRange(const char* name) {
 
 void EndRange() { nvtxDomainRangePop(Domain()); }
 
-// Wraps the function that launches a kernel, so that it can be an entry of the plugin's table.
+// Adapts a function that launches a kernel for the plugin's table.
 template <typename Call, int (*launch)(const Call&, void*)>
 int Launch(const Call* call, void* stream) {
   return Result(launch(*call, stream));

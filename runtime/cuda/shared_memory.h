@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Memory that several ranks of a host use on their devices, in one process or in several.
+// Device memory that several ranks of a host share, in one process or several.
 #ifndef RONDA_RUNTIME_CUDA_SHARED_MEMORY_H_
 #define RONDA_RUNTIME_CUDA_SHARED_MEMORY_H_
 
@@ -16,24 +16,23 @@
 
 namespace ronda {
 
-// Returns the unit of the sizes of shared memory, in bytes.
-// Errors: INTERNAL with the driver's text if the device cannot share memory, or its streams cannot work on words.
+// Returns the granularity of shared memory sizes, in bytes.
+// Errors: INTERNAL with the driver's text if the device cannot share memory, or its streams cannot operate on words.
 absl::StatusOr<size_t> SharingUnit(Device& device);
 
-// Allocates memory of the device that other processes may map, and returns its file. The memory exists as long as a
-// process has this file or has mapped it, even after the death of this process. `bytes` is a multiple of
-// SharingUnit().
+// Allocates device memory that other processes can map, and returns its file. The memory exists as long as any process
+// has the file open or mapped, even after this process dies. `bytes` must be a multiple of SharingUnit().
 // Errors: RESOURCE_EXHAUSTED with the size and `purpose`.
 absl::StatusOr<UniqueFd> AllocateShared(Device& device, size_t bytes, absl::string_view purpose);
 
-// The memory of several files of AllocateShared, mapped for one device at consecutive addresses.
+// The memory of several files from AllocateShared(), mapped for one device at consecutive addresses.
 //
-// Immutable, thus thread-safe. The device must outlive the mapping. Before the destructor, the device must have
-// finished its work on the memory; if the device has been abandoned, the destructor leaves the memory mapped.
+// Immutable, thus thread-safe. The device must outlive the mapping, and must have finished its work on the memory
+// before the destructor runs. If the device has been abandoned, the destructor leaves the memory mapped.
 class SharedMapping {
  public:
-  // Maps the files in their order, each with `bytes` bytes. The files may be closed afterwards.
-  // Errors: INTERNAL with the driver's text, for example if the device cannot access the memory of another one.
+  // Maps the files, of `bytes` bytes each, in order. The files may be closed afterwards.
+  // Errors: INTERNAL with the driver's text, for example if the device cannot access another device's memory.
   static absl::StatusOr<std::unique_ptr<SharedMapping>> Map(Device* device, absl::Span<const UniqueFd> files,
                                                             size_t bytes);
   ~SharedMapping();
@@ -52,10 +51,10 @@ class SharedMapping {
   const size_t bytes_;  // of each file
 };
 
-// Whole pages of the host's memory that devices can address.
+// Whole pages of host memory that devices can address.
 //
-// Immutable, thus thread-safe. The device and the memory must outlive it. Before the destructor, the device must have
-// finished its work on the memory; if the device has been abandoned, the memory stays registered.
+// Immutable, thus thread-safe. The device and the memory must outlive it, and the device must have finished its work on
+// the memory before the destructor runs. If the device has been abandoned, the memory stays registered.
 class RegisteredMemory {
  public:
   // Errors: INTERNAL with the driver's text.
@@ -64,7 +63,7 @@ class RegisteredMemory {
   RegisteredMemory(const RegisteredMemory&) = delete;
   RegisteredMemory& operator=(const RegisteredMemory&) = delete;
 
-  // Returns the address that devices use.
+  // Returns the memory's address for devices.
   std::byte* on_device() const { return on_device_; }
 
  private:

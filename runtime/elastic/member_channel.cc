@@ -78,7 +78,7 @@ absl::StatusOr<EpochPlace> MemberChannel::Join(const JoinRequest& join, absl::Du
       continue;
     }
     if (const auto* end = std::get_if<EndNotice>(&**message)) return end_ = NoPlace(*end);
-    // If the launcher requested a change before, the new epoch fulfills the request.
+    // Ignores an earlier request for a change, which the new epoch fulfils.
     auto* place = std::get_if<EpochPlace>(&**message);
     if (place != nullptr && place->epoch > join.last_epoch) return std::move(*place);
   }
@@ -94,8 +94,7 @@ absl::Status MemberChannel::Leave() {
 absl::StatusOr<MemberChannel::Request> MemberChannel::Look() {
   if (!end_.ok()) return Request::kEnd;
   RONDA_ASSIGN_OR_RETURN(const std::optional<LauncherMessage> message, Receive(socket_.get()));
-  // The launcher sends a place only to a member that has asked for a place, so a member ignores a place that comes at
-  // another time.
+  // Ignores a place, because the launcher assigns places only on request, and Join() receives these.
   if (!message || std::holds_alternative<EpochPlace>(*message)) return request_;
   request_ = Request::kChange;
   if (const auto* end = std::get_if<EndNotice>(&*message)) {

@@ -26,7 +26,7 @@ constexpr int kMaxSize = 1 << 20;
 constexpr size_t kMaxQuoted = 200;
 constexpr size_t kMaxReason = kMaxMembershipMessage - 256;
 
-// Reads the fields of a message, which are separated by spaces, one after the other. Finish() returns the first error.
+// Reads the space-separated fields of a message in order. Finish() returns the first error.
 class WordReader {
  public:
   explicit WordReader(absl::string_view text) : text_(text.substr(0, kMaxQuoted)), rest_(text) {
@@ -59,7 +59,7 @@ class WordReader {
     }
   }
 
-  // Checks that the message has no more fields. Returns the first error of the whole message.
+  // Checks that no fields are left. Returns the first error in the message.
   absl::Status Finish() {
     if (!rest_.empty()) Refuse("it is too long");
     return status_;
@@ -71,7 +71,7 @@ class WordReader {
   absl::Status status_;
 };
 
-// Returns `reason` in one line and cut to kMaxReason characters.
+// Returns `reason` on one line, truncated to kMaxReason characters.
 std::string ReasonOf(absl::string_view reason) {
   return absl::StrReplaceAll(reason.substr(0, kMaxReason), {{"\n", " "}, {"\r", " "}});
 }

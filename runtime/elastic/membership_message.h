@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The messages between a member of an elastic job and its launcher. The launcher alone decides which processes are
-// members.
+// The messages between a member of an elastic job and its launcher, which alone decides which processes are members.
 //
-// A member is a process that the launcher has started. A member's number never changes, but its rank may differ in
-// every epoch. The member and the launcher each have one end of a SOCK_SEQPACKET socket pair. The member and the
-// launcher send one message per packet, as text:
+// A member is a process that the launcher has started. Its member number never changes, but its rank may differ in
+// every epoch. The member and the launcher each hold one end of a SOCK_SEQPACKET socket pair, and send one text message
+// per packet:
 //
 //   member                                      launcher
 //   join <last epoch> <step> <reason>   ->
@@ -16,8 +15,8 @@
 //   join ...                            ->                        at the end of its step
 //   <-      end <reason>      the member has no place any more
 //
-// Each side checks every message like any other input, because the other side may have another version of Ronda, or may
-// be the user's own program.
+// Each side validates every message, because the other side may have a different version of Ronda, or may be the user's
+// own program.
 #ifndef RONDA_RUNTIME_ELASTIC_MEMBERSHIP_MESSAGE_H_
 #define RONDA_RUNTIME_ELASTIC_MEMBERSHIP_MESSAGE_H_
 
@@ -33,17 +32,17 @@
 
 namespace ronda {
 
-// The environment variable that contains the descriptor of the member's end of the socket pair.
+// The environment variable with the descriptor of the member's end of the socket pair.
 inline constexpr VariableName kMembershipVariable = "RONDA_MEMBERSHIP_FD";
 
-// The longest message. A reason that would make a message longer is cut.
+// The longest message. Reasons are truncated to fit.
 inline constexpr size_t kMaxMembershipMessage = 4096;
 
 // The member has left its epoch, and wants a place in the next one.
 struct JoinRequest {
   int64_t last_epoch = -1;  // the member's last epoch; -1: none yet
-  int64_t step = -1;        // the last step that is complete in its memory; -1: none
-  std::string reason;       // the failure that ended the epoch for the member, in one line; empty: none
+  int64_t step = -1;        // the last completed step of the state in its memory; -1: none
+  std::string reason;       // the failure that ended the epoch for the member, on one line; empty: none
 
   bool operator==(const JoinRequest&) const = default;
 };
@@ -55,31 +54,32 @@ struct EpochMet {
   bool operator==(const EpochMet&) const = default;
 };
 
-// The member wants no place after the current epoch, because it got SIGTERM, or because its program has asked to leave.
+// The member wants no place after the current epoch, because it received SIGTERM, or because its program asked to
+// leave.
 struct LeaveRequest {
   bool operator==(const LeaveRequest&) const = default;
 };
 
 using MemberMessage = std::variant<JoinRequest, EpochMet, LeaveRequest>;
 
-// The place of a member in the next epoch: its rank, the sizes of the job, and where the ranks meet.
+// A member's place in the next epoch: its rank, the sizes of the job, and where the ranks find each other.
 struct EpochPlace {
   int64_t epoch = 0;
-  Topology topology;           // without the host's name, which the member knows
-  std::string master_address;  // where the epoch's ranks meet; empty: in the shared memory of their host
-  int master_port = 0;         // 0 without an address
+  Topology topology;           // without the host name, which the member knows
+  std::string master_address;  // where the epoch's ranks find each other; empty: in shared memory
+  int master_port = 0;         // 0 if there is no address
 
   bool operator==(const EpochPlace& other) const;
 };
 
-// The set of members will change. All members leave the epoch at the end of the same step, and join again.
+// The members will change: all of them leave the epoch at the end of the same step, and join again.
 struct ChangeNotice {
   bool operator==(const ChangeNotice&) const = default;
 };
 
-// The member has no place any more, and must end.
+// The member no longer has a place, and must exit.
 struct EndNotice {
-  std::string reason;  // in one line
+  std::string reason;  // on one line
 
   bool operator==(const EndNotice&) const = default;
 };
@@ -89,12 +89,12 @@ using LauncherMessage = std::variant<EpochPlace, ChangeNotice, EndNotice>;
 std::string Encode(const MemberMessage& message);
 std::string Encode(const LauncherMessage& message);
 
-// Errors: INVALID_ARGUMENT, with the message and the reason.
+// Errors: INVALID_ARGUMENT that quotes the message and gives the reason.
 absl::StatusOr<MemberMessage> DecodeMemberMessage(absl::string_view text);
 absl::StatusOr<LauncherMessage> DecodeLauncherMessage(absl::string_view text);
 
-// Sends an encoded message as one packet, without waiting.
-// Errors: UNAVAILABLE if the other side is gone or does not read its messages.
+// Sends an encoded message as one packet, without blocking. Errors: UNAVAILABLE if the other side is gone or does not
+// read its messages.
 absl::Status SendMembershipMessage(int fd, absl::string_view text);
 
 // Returns the next packet, or an empty text if no packet has arrived.

@@ -13,7 +13,7 @@
 namespace ronda {
 namespace {
 
-// A FlightRecorder contains no pointer and no lock of this process, because other processes map its memory.
+// A FlightRecorder contains no pointers or locks of this process, because other processes map its memory.
 static_assert(std::atomic<uint64_t>::is_always_lock_free);
 
 constexpr uint64_t kByte = 0xff;
@@ -29,7 +29,7 @@ uint64_t Pack(const Description& what) {
          static_cast<uint64_t>(what.name_bytes) << 16;
 }
 
-// Returns nullopt if Record can never have written these bits.
+// Returns nullopt if Record() cannot have written these bits.
 std::optional<Description> Unpack(uint64_t bits) {
   const uint64_t kind = bits & kByte;
   const std::optional<OpType> op = OpTypeFromInt(static_cast<int64_t>(bits >> 8 & kByte));
@@ -64,7 +64,7 @@ void FlightRecorder::Record(FlightKind kind, OpType op, absl::string_view name, 
   const uint64_t ticket = next_ticket_.fetch_add(1, std::memory_order_relaxed);
   Slot& slot = slots_[ticket % kEvents];
   uint64_t found = slot.sequence.load(std::memory_order_relaxed);
-  // Gives up if another writer is still writing to the slot, or if a later writer has already written to it.
+  // Drops the event if another writer is still writing to the slot, or if a later writer has already written to it.
   if (found % 2 != 0 || found > 2 * ticket) return;
   if (!slot.sequence.compare_exchange_strong(found, 2 * ticket + 1, std::memory_order_acq_rel)) return;
   name = ShortName(name, kNameBytes);

@@ -33,8 +33,8 @@ std::optional<ProcessStat> ReadProcessStat(pid_t pid) {
   close(fd);
   if (bytes <= 0) return std::nullopt;
   const absl::string_view text(buffer, static_cast<size_t>(bytes));
-  // The name of the command is in parentheses, but may itself contain spaces and parentheses. Fields are therefore
-  // counted from the last parenthesis.
+  // The command name is in parentheses, but may itself contain spaces and parentheses. So counts the fields after the
+  // last parenthesis.
   const size_t name_end = text.rfind(") ");
   if (name_end == absl::string_view::npos) return std::nullopt;
   constexpr int kState = 0;       // field 3 of proc(5)
@@ -71,8 +71,8 @@ bool IsAlive(const ProcessId& process) {
 namespace {
 
 constexpr int kPollingIntervalMs = 200;
-// While the thread relies on descriptors, it sleeps at most kDescriptorIntervalMs, because the program may have closed
-// the descriptors. Without descriptors the thread sleeps at most kStopInterval.
+// With pidfds, the thread sleeps for at most kDescriptorIntervalMs, because the program may have closed them. Without
+// them, it sleeps for at most kStopInterval.
 constexpr int kDescriptorIntervalMs = 1000;
 constexpr absl::Duration kStopInterval = absl::Milliseconds(20);
 
@@ -129,8 +129,8 @@ void PeerMonitor::ForgetLostDescriptors() {
 }
 
 void PeerMonitor::Run() {
-  // If a pidfd was opened after the process had ended, it may belong to a later process with the same pid. So the start
-  // times are compared once, and afterwards the pidfd is known to belong to the right process.
+  // A pidfd that was opened after the process had exited may refer to a later process with the same pid. Comparing the
+  // start times once shows whether it refers to the right process.
   for (Entry& entry : entries_) {
     if (entry.pidfd >= 0 && !IsAlive(entry.peer.process)) ClosePidFd(entry);
   }
@@ -158,7 +158,7 @@ bool PeerMonitor::Sleep() {
     if (entry.pidfd >= 0) fds_.push_back({.fd = entry.pidfd, .events = POLLIN, .revents = 0});
     if (entry.pidfd < 0) timeout_ms = kPollingIntervalMs;
   }
-  // If poll() fails, the thread sleeps and then continues, because it must still notice the end of a rank.
+  // If poll() fails, the thread sleeps and continues, because it must still detect the exit of a rank.
   if (poll(fds_.data(), fds_.size(), timeout_ms) < 0) absl::SleepFor(kStopInterval);
   return !is_stopping_;
 }

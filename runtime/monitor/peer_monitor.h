@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The processes of the ranks on this host, and the thread that watches them.
+// The processes of this host's ranks, and a monitor that watches them.
 #ifndef RONDA_RUNTIME_MONITOR_PEER_MONITOR_H_
 #define RONDA_RUNTIME_MONITOR_PEER_MONITOR_H_
 
@@ -22,16 +22,16 @@
 
 namespace ronda {
 
-// A process of this host. The start time (clock ticks since boot) distinguishes the process from a later process with
-// the same pid. The start time is 0 if the host has no /proc.
+// A process of this host. The start time (clock ticks since boot) distinguishes it from a later process with the same
+// pid, and is 0 if the host has no /proc.
 struct ProcessId {
   pid_t pid = 0;
   uint64_t start_time = 0;
 };
 
-// The facts that /proc has about a process.
+// What /proc says about a process.
 struct ProcessStat {
-  char state = 0;  // see proc(5): R runs or wants to, S and D sleep, T and t are stopped, Z has ended
+  char state = 0;  // see proc(5): R is running or runnable, S and D sleep, T and t are stopped, Z is a zombie
   pid_t parent = 0;
   uint64_t start_time = 0;
 };
@@ -47,18 +47,17 @@ ProcessId ThisProcess();
 // process has the pid.
 bool IsAlive(const ProcessId& process);
 
-// If a rank's program returned from main() or called exit(), the failure on the other ranks has this text.
+// The failure text on the other ranks if a rank's program returned from main() or called exit().
 inline constexpr char kExitWithoutShutdown[] = "has ended without ronda_shutdown()";
 
-// The text of the failure on the other ranks if a rank has left the job but its process may still run.
+// The failure text on the other ranks if a rank has left the job, but its process may still be running.
 inline constexpr char kLeftEarly[] = "has left before the job ended";
 
-// Watches the processes of this host's other ranks. If the process of another rank on this host ends for any reason,
-// PeerMonitor reports the end within milliseconds. The thread of PeerMonitor sleeps in poll() on one pidfd per process.
-// So the thread uses no CPU while it waits, and does not slow down collectives.
+// Watches the processes of other ranks on this host, and reports within milliseconds when one exits for any reason. Its
+// thread sleeps in poll() on one pidfd per process, so it uses no CPU time meanwhile, and does not slow down
+// collectives.
 //
-// If the program closes descriptors that it did not open (closefrom), the monitor looks for the processes in /proc
-// instead.
+// If the program closes descriptors that it did not open (closefrom), the monitor polls /proc instead.
 //
 // Thread-safe. The destructor stops the thread, and no callback runs afterwards.
 class PeerMonitor {
@@ -67,14 +66,13 @@ class PeerMonitor {
     RankId rank;
     ProcessId process;
   };
-  // The monitor's thread calls this function once for each process that has ended, even if the process ended before
-  // Start.
+  // Called on the monitor's thread once for each process that has exited, even if it exited before Start().
   using OnEnd = std::function<void(RankId rank)>;
 
   enum class Method { kPidFd, kPolling };
   struct Options {
-    // kPolling reads /proc five times per second. The monitor also polls each process for which pidfd_open() fails (old
-    // kernels, sandboxes).
+    // kPolling polls /proc five times per second. With kPidFd, the monitor also polls each process for which
+    // pidfd_open() fails (old kernels, sandboxes).
     Method method = Method::kPidFd;
   };
 
@@ -98,19 +96,18 @@ class PeerMonitor {
   PeerMonitor(std::vector<Entry> entries, WakePipe stop, OnEnd on_end);
   void Run();
   bool HasEnded(const Entry& entry) const;
-  // The wake-up pipe shows whether the program has closed all descriptors. If the program has closed all descriptors,
-  // files of the program may now have the numbers of the pidfds. So the monitor closes no pidfd, and polls the
-  // processes instead.
+  // The wake pipe shows whether the program has closed all descriptors. If so, the pidfds' numbers may now belong to
+  // the program's files. Then the monitor does not close the pidfds, and polls the processes instead.
   void ClosePidFd(Entry& entry) const;
   void ForgetLostDescriptors();
-  // Sleeps until a process may have ended. Returns false if the monitor must stop.
+  // Sleeps until a process may have exited. Returns false if the monitor must stop.
   bool Sleep();
 
   const OnEnd on_end_;
   const WakePipe stop_;
   std::atomic<bool> is_stopping_{false};
-  std::vector<Entry> entries_;  // of processes that have not ended; the thread's own once it runs
-  std::vector<pollfd> fds_;     // the thread's own; made with room for all, so that it needs no memory later
+  std::vector<Entry> entries_;  // processes that have not exited; only the thread uses it once it runs
+  std::vector<pollfd> fds_;     // only the thread uses it; preallocated, so that it needs no memory later
   std::thread thread_;
 };
 

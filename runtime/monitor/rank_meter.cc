@@ -20,7 +20,7 @@
 namespace ronda {
 namespace {
 
-// Copies as much of the text as fits, and appends a zero byte.
+// Copies as much of the text as fits, with a terminating zero.
 template <size_t n>
 void SetText(char (&to)[n], absl::string_view text) {
   const absl::string_view shortened = ShortName(text, n - 1);
@@ -28,8 +28,8 @@ void SetText(char (&to)[n], absl::string_view text) {
   to[shortened.size()] = '\0';
 }
 
-// Creates a file, and seals its size. Readers rely on the seals: if a mapped part of the file disappeared, an access to
-// it would end the reader's process.
+// Creates a file, and seals its size. Readers rely on the seals: if the file shrank, accessing its mapped pages would
+// kill the reader.
 UniqueFd MakeFile() {
   UniqueFd file(memfd_create(kRankFileName, MFD_CLOEXEC | MFD_ALLOW_SEALING));
   const bool is_made = file.valid() && posix_fallocate(file.get(), 0, sizeof(RankWords)) == 0 &&
@@ -70,7 +70,7 @@ Statistics Read(const RankWords& words) {
   Statistics counts = Read(words.counters);
   const uint64_t ticks = CheapTicks() - words.start_ticks;
   const uint64_t time = FlightNanoseconds() - words.start_nanoseconds;
-  // The share is at most 1, because no thread can have waited for longer than since the start.
+  // At most 1, because no thread can have waited for longer than the time since the start.
   const double share = static_cast<double>(counts.exposed_nanoseconds) / std::max(static_cast<double>(ticks), 1.0);
   counts.exposed_nanoseconds = static_cast<uint64_t>(std::min(share, 1.0) * static_cast<double>(time >> 1)) << 1;
   return counts;

@@ -18,17 +18,17 @@ namespace ronda {
 
 // Counts the work of a rank, in shared memory that other processes can read (RankWords).
 //
-// Thread-safety: the progress thread makes the calls, with two exceptions. The submitting threads call BeginStep, under
-// their own lock. Any thread may read words(). No call waits, and no call allocates memory.
+// Thread-safety: only the progress thread may call these functions, with two exceptions. The submitting threads call
+// BeginStep(), under their own lock, and any thread may read words(). No call blocks or allocates memory.
 class RankMeter {
  public:
   struct Options {
     std::string job;  // the same on every rank; empty: only this process knows the job
     Topology topology;
-    FileRange recorder;  // where this rank's flight recorder lies
+    FileRange recorder;  // where this rank's flight recorder is
   };
 
-  // Creates a meter. If the system provides no memfd, other processes cannot see the rank.
+  // Creates a meter. If the system cannot create a memfd, other processes cannot see the rank.
   static std::unique_ptr<RankMeter> Create(const Options& options);
   ~RankMeter();
   RankMeter(const RankMeter&) = delete;
@@ -41,16 +41,15 @@ class RankMeter {
 
   // Times are FlightTimes, or nanoseconds where a conversion would take too long.
 
-  // Must be called when the program submits a tensor that the current step already contains. The second submission of a
-  // tensor within a step begins a new step.
+  // Must be called when the program submits a tensor that the current step already contains, which starts a new step.
   void BeginStep(uint64_t now);
   void BeginStep(FlightTime now) { BeginStep(Nanoseconds(now)); }
 
-  // Must be called when the ranks make their next collective call and this rank takes no part in it.
+  // Must be called when the ranks make their next collective call without this rank.
   void PassBucket() { NextBucket(); }
 
-  // Must be called when this rank begins its next collective call. `ready` is the time at which all tensors of the call
-  // were ready, and is not later than `now`.
+  // Must be called when this rank starts its next collective call. `ready` is when all tensors of the call became
+  // ready, and is not later than `now`.
   struct Bucket {
     OpType op = OpType::kAllreduce;
     BucketMode mode = BucketMode::kNegotiated;
@@ -61,8 +60,8 @@ class RankMeter {
   void EnterBucket(uint64_t ready, uint64_t now);
   void EnterBucket(FlightTime ready, FlightTime now) { EnterBucket(Nanoseconds(ready), Nanoseconds(now)); }
 
-  // One of these functions must be called when this rank's current call has ended. LeaveBucket is for a `bucket` that
-  // was carried out. LeaveWithoutEffect is for a bucket that was vetoed or has failed.
+  // One of these must be called when this rank's current call has ended: LeaveBucket() if `bucket` was completed,
+  // LeaveWithoutEffect() if it was vetoed or failed.
   void LeaveBucket(const Bucket& bucket, uint64_t now);
   void LeaveBucket(const Bucket& bucket, FlightTime now) { LeaveBucket(bucket, Nanoseconds(now)); }
   void LeaveWithoutEffect(uint64_t now);
@@ -75,7 +74,7 @@ class RankMeter {
 
   uint64_t NextBucket();
 
-  const UniqueFd file_;  // kept open for processes that read it; no file: only this process has the words
+  const UniqueFd file_;  // kept open for readers in other processes; no file: only this process has the words
   RankWords* const words_;
   uint64_t entered_ = 0;  // nanoseconds: when this rank entered its current call
   uint64_t left_ = 0;     // when its previous call ended

@@ -29,7 +29,7 @@ std::string Load(const std::atomic<char> (&from)[n]) {
   return text;
 }
 
-// Checks the path of a file. The path must be absolute, because it must mean the same file in every process.
+// Checks a file path, which must be absolute so that it means the same file in every process.
 absl::Status CheckPath(absl::string_view path) {
   const auto is_control = [](unsigned char c) { return c < ' ' || c == 0x7f; };
   if (path.size() >= RankRequestWords::kPathBytes) {
@@ -61,8 +61,8 @@ absl::StatusOr<uint64_t> Ask(const TimelineRequest& request, RankRequestWords* w
   if (request.kind == TimelineRequest::Kind::kStart) {
     if (absl::Status status = CheckPath(request.path); !status.ok()) return status;
   }
-  // The new number is greater than the last number of a request, and than the last number of an answer. So the numbers
-  // always grow, even if an earlier rondactl ended while it was writing a request.
+  // The new number exceeds those of the last request and the last answer. So the numbers always increase, even if an
+  // earlier rondactl died while it was writing a request.
   const uint64_t last =
       std::max(words->number.load(std::memory_order_acquire), words->answered.load(std::memory_order_acquire));
   const uint64_t number = last + 1 == 0 ? 1 : last + 1;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The data that a rank publishes about itself, in shared memory that other processes can map to watch the rank.
+// What a rank publishes about itself, in shared memory that other processes can map.
 #ifndef RONDA_RUNTIME_MONITOR_RANK_WORDS_H_
 #define RONDA_RUNTIME_MONITOR_RANK_WORDS_H_
 
@@ -14,14 +14,14 @@
 
 namespace ronda {
 
-// How the ranks agreed on a bucket. Either rank 0's response list ordered the bucket (kNegotiated), or the bucket is in
-// the locked schedule (kScheduled).
+// How the ranks agreed on a bucket: through a response list from rank 0 (kNegotiated), or through the locked schedule
+// (kScheduled).
 enum class BucketMode : uint8_t { kNegotiated = 0, kScheduled = 1 };
 inline constexpr int kBucketModeCount = 2;
 
 constexpr const char* Name(BucketMode mode) { return mode == BucketMode::kNegotiated ? "negotiated" : "scheduled"; }
 
-// A rank's entry into one bucket. Times are nanoseconds on the clock of flight recorders.
+// A rank's entry into one bucket. Times are nanoseconds on the flight recorders' clock.
 struct BucketEntry {
   uint64_t bucket = 0;
   uint64_t time = 0;
@@ -31,9 +31,8 @@ struct BucketEntry {
   friend bool operator==(const BucketEntry&, const BucketEntry&) = default;
 };
 
-// How long a rank's device has worked on the buckets that were timed. One bucket in kPeriod is timed, so all buckets
-// together took about kPeriod times as long. The thread that learns when buckets end on the device writes these
-// counters.
+// How long a rank's device has worked on the buckets that were timed: one in kPeriod, so all buckets together took
+// about kPeriod times as long. Written by the thread that waits for buckets to finish on the device.
 struct DeviceTimes {
   static constexpr uint64_t kPeriod = 32;
   static constexpr int kPhases = 5;
@@ -44,23 +43,22 @@ struct DeviceTimes {
   Counter nanoseconds[kPhases];  // of these
 };
 
-// The data that one rank publishes, in a memfd of the rank's process. The memfd has the name kRankFileName. A process
-// of the same user opens the memfd as /proc/PID/fd/N. Processes of other users cannot open it. So a process can read
-// the data even while the rank is stopped. The memfd disappears when the rank and all readers have ended, whatever has
-// ended these processes. The file cannot change its size. If a process becomes a rank again after shutdown(), it
-// creates a new memfd.
+// What one rank publishes, in a memfd of its process with the name kRankFileName and a fixed size. Processes of the
+// same user, but not of other users, can open it as /proc/PID/fd/N, and read it even while the rank is stopped. It
+// disappears when the rank and all readers have exited, for whatever reason. A process that becomes a rank again after
+// shutdown() creates a new memfd.
 //
-// Only the rank's own threads write to its RankWords. So two ranks never write to the same cache line. The request
-// (RankRequestWords) is an exception: another process writes to it, so it has its own cache lines.
+// Only the rank's own threads write to its RankWords, so two ranks never write to the same cache line. The exception is
+// the request (RankRequestWords), to which another process writes. It has its own cache lines.
 //
-// Memory ordering: `magic` is stored last, with release, and so publishes the words that never change. Counters are
+// Memory ordering: `magic` is stored last, with release, and thereby publishes the constant words. Counters are
 // independent of each other, and are read and written with relaxed order. `current` protects `current_since`, and the
-// `bucket` of each entry protects the other words of the entry. A writer stores 0 to the protecting word, then the
-// other words, then the bucket's number, all with release. A reader loads the number, then the other words, then the
-// number again, all with acquire. If both loads return the same number above 0, the other words belong to that bucket.
-// `buckets` is the number of the newest bucket. `buckets` is stored with release: after the entries of all earlier
-// buckets, and before the entry of the newest bucket. So a reader that loads n from `buckets` can read the entries up
-// to n - 1. A reader that has seen the number n in an entry loads n or more from `buckets`.
+// `bucket` of each entry protects the entry's other words. A writer stores 0 to the protecting word, then the other
+// words, then the bucket's number, all with release. A reader loads the number, then the other words, then the number
+// again, all with acquire. If both loads return the same number above 0, the other words belong to that bucket.
+// `buckets`, the number of the newest bucket, is stored with release after the entries of all earlier buckets, and
+// before the entry of the newest bucket. So a reader that loads n from `buckets` can read the entries up to n - 1, and
+// a reader that has seen n in an entry loads n or more from `buckets`.
 struct RankWords {
   static constexpr uint64_t kMagic = 0x314b4e4152444e52;  // "RNDRANK1"
   static constexpr uint32_t kVersion = 5;
@@ -73,15 +71,15 @@ struct RankWords {
     std::atomic<uint64_t> bucket;
     std::atomic<uint64_t> time;
     std::atomic<uint64_t> step;
-    std::atomic<uint64_t> left;  // stored again, with the same number, when the rank leaves the bucket
+    std::atomic<uint64_t> left;  // when the rank left the bucket; 0: not yet. Stored while `bucket` is set
   };
 
-  // These words describe the layout. The words that describe the layout are at the same offsets in every version.
+  // These words describe the layout, and have the same offsets in every version.
   std::atomic<uint64_t> magic{0};
   uint32_t version = kVersion;
   uint32_t bytes = 0;  // sizeof(RankWords)
 
-  // These words describe the rank and its job. Texts end with a zero byte.
+  // These words describe the rank and its job. Texts are zero-terminated.
   uint64_t start_time = 0;  // of the process, see ProcessId
   int32_t pid = 0;
   int32_t rank = 0;
@@ -90,34 +88,33 @@ struct RankWords {
   int32_t local_size = 1;
   int32_t cross_rank = 0;
   int32_t cross_size = 1;
-  // Where the rank's flight recorder is: a descriptor of the rank's process, and an offset in this file.
+  // Where the rank's flight recorder is: a file descriptor of the rank's process, and an offset in the file.
   int32_t recorder_descriptor = -1;
   uint64_t recorder_offset = kNoRecorder;
-  // The time of one moment on two clocks. One clock is CheapTicks(), the other is the clock of flight recorders in
-  // nanoseconds.
+  // The same moment on two clocks: CheapTicks(), and the flight recorders' clock in nanoseconds.
   uint64_t start_ticks = 0;
   uint64_t start_nanoseconds = 0;
   char job[kJobBytes] = {};
   char host[kHostBytes] = {};
-  std::atomic<uint64_t> ended{0};  // 1: the rank has ended; its process may go on
+  std::atomic<uint64_t> ended{0};  // 1: the rank has ended, but its process may still be running
 
   alignas(64) Counters counters;
-  Counter collectives[kOpTypeCount][kBucketModeCount];  // buckets carried out with this rank's part
+  Counter collectives[kOpTypeCount][kBucketModeCount];  // completed buckets in which this rank took part
   DeviceTimes device_times;
 
-  // The number of buckets so far, in the order in which all ranks make their calls. The number includes buckets in
-  // which this rank takes no part, so a bucket has the same number on every rank.
+  // The number of buckets so far, in the order in which all ranks execute them. Includes buckets without this rank, so
+  // a bucket has the same number on every rank.
   alignas(64) std::atomic<uint64_t> buckets{0};
   std::atomic<uint64_t> current{0};         // the number of the rank's current bucket; 0: none
   std::atomic<uint64_t> current_since{0};   // when the rank entered it
   std::atomic<uint64_t> last_step_time{0};  // when the last step ended; 0: no step has ended
-  Entry entries[kEntries] = {};             // of bucket n at n % kEntries, if this rank has a part in it
+  Entry entries[kEntries] = {};             // bucket n is at n % kEntries, if this rank takes part in it
 
   RankRequestWords request;
 };
 static_assert(std::atomic<uint64_t>::is_always_lock_free);
 
-// Returns the rank's current counts. Read works only on the host of the rank.
+// Returns the rank's current counts. Works only on the rank's host.
 Statistics Read(const RankWords& words);
 
 inline constexpr char kRankFileName[] = "ronda-rank";

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The numbers by which a rank describes its own work.
+// The statistics that a rank keeps about its own work.
 #ifndef RONDA_RUNTIME_MONITOR_STATISTICS_H_
 #define RONDA_RUNTIME_MONITOR_STATISTICS_H_
 
@@ -9,28 +9,27 @@
 
 namespace ronda {
 
-// The macro has one row per number, in the order of ronda_statistics (client/ronda.h). The C ABI appends new numbers at
-// the end of ronda_statistics. The counters, the copy for readers, and the struct of the C ABI are all generated from
-// these rows.
+// One row per statistic, in the order of ronda_statistics (client/ronda.h), to which the C ABI only appends. The
+// counters, the copy for readers, and the C ABI's struct are all generated from these rows.
 //
 //   reports_sent        control messages from this rank to rank 0
-//   reports_received    on rank 0: reports of all ranks, its own included
+//   reports_received    on rank 0: reports of all ranks, including its own
 //   lists_sent          on rank 0: control messages to all ranks
 //   lists_received      control messages from rank 0
-//   buckets_agreed      buckets carried out because a list ordered them
-//   buckets_scheduled   buckets carried out because the locked schedule has them
+//   buckets_agreed      buckets completed from a response list
+//   buckets_scheduled   buckets completed from the locked schedule
 //   schedules_begun     locked schedules
-//   schedules_left      of these, those that a veto has unlocked
-//   own_vetoes          of schedules_left, those in which this rank had a veto
-//   schedule_rounds     locked schedules carried out from beginning to end
+//   schedules_left      of these, those that a veto unlocked
+//   own_vetoes          of schedules_left, those that this rank vetoed
+//   schedule_rounds     complete runs through a locked schedule
 //   steps               a step ends when a tensor that it already has is submitted again
-//   tensors             carried out with this rank's part in them
+//   tensors             completed, with this rank taking part
 //   payload_bytes       of these tensors, in their own dtype
 //   wire_bytes          of these tensors, in the format in which they travel
-//   bucket_nanoseconds  in buckets, from the later of two times (this rank was ready for the bucket; it was done with
-//                       the previous one) to the bucket's end. Includes waits for other ranks and transfers
-//   tensors_in_flight   submitted and not yet carried out; the only number that also falls
-//   exposed_nanoseconds in which at least one thread of the program waited for a tensor. In a rank's words these are
+//   bucket_nanoseconds  in buckets: from when this rank was ready for the bucket and done with the previous one, to the
+//                       bucket's end. Includes transfers and waits for other ranks
+//   tensors_in_flight   submitted and not completed yet; the only number that also decreases
+//   exposed_nanoseconds while at least one thread of the program waited for a tensor. In RankWords, these are
 //                       CheapTicks(), which Read(const RankWords&) converts
 #define RONDA_STATISTICS_TABLE(ROW) \
   ROW(reports_sent)                 \
@@ -51,7 +50,7 @@ namespace ronda {
   ROW(tensors_in_flight)            \
   ROW(exposed_nanoseconds)
 
-// A number that only one thread at a time increases. Any thread may read it.
+// A number that any thread may read, but only one thread at a time changes.
 class Counter {
  public:
   void Add(uint64_t more = 1) {
@@ -64,7 +63,7 @@ class Counter {
   std::atomic<uint64_t> count_{0};
 };
 
-// The counts of a rank since its runtime was created.
+// A rank's counts since its runtime was created.
 template <typename Count>
 struct BasicStatistics {
 #define RONDA_STATISTICS_FIELD(name) Count name{};
@@ -73,8 +72,7 @@ struct BasicStatistics {
 };
 using Statistics = BasicStatistics<uint64_t>;
 
-// A rank's counters while the job runs. The thread that drives the progress engine changes the counters. Only the
-// counter of steps is changed by the threads that submit tensors.
+// A rank's live counters. The progress thread changes them, except for the steps, which the submitting threads count.
 using Counters = BasicStatistics<Counter>;
 
 inline Statistics Read(const Counters& counters) {

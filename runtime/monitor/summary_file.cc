@@ -26,7 +26,7 @@ size_t SizeOf(int fd) {
   return fstat(fd, &info) == 0 ? static_cast<size_t>(info.st_size) : 0;
 }
 
-// Returns the descriptor of the SummaryFile that this process has inherited, or -1 if it has inherited none.
+// Returns the descriptor of this process's inherited SummaryFile, or -1 if there is none.
 int FindOwn() {
   for (const int fd : NumbersIn(kOwnDescriptors)) {
     if (IsMemoryFile(absl::StrCat(kOwnDescriptors, "/", fd), SummaryFile::kName)) return fd;
@@ -54,7 +54,7 @@ std::vector<int> NumbersIn(const std::string& folder) {
 }
 
 SummaryFile::SummaryFile() : fd_(memfd_create(kName, MFD_CLOEXEC)) {
-  // The file needs O_APPEND, because the ranks share the file's position and may append at the same time.
+  // O_APPEND is necessary because the ranks share the file offset, and may append at the same time.
   if (fd_.valid() && fcntl(fd_.get(), F_SETFL, O_APPEND) != 0) fd_.Reset();
 }
 
@@ -68,12 +68,11 @@ std::vector<std::string> SummaryFile::Read() const {
   return words;
 }
 
-// If memory has run out, this function does nothing, and the summary lacks this rank.
+// If memory runs out, does nothing, and the summary lacks this rank.
 void LeaveForSummary(const RankWords& words) {
   try {
     const int fd = FindOwn();
-    // Other ranks may append to the file between this check and the write. So the check leaves room for one more rank
-    // per core.
+    // Other ranks may append between this check and the write, so the check leaves room for one more rank per core.
     const size_t end = fd < 0 ? 0 : SizeOf(fd) + (1 + std::thread::hardware_concurrency()) * sizeof(words);
     const bool has_room = fd >= 0 && end < SummaryFile::kMaxBytes && IsWithinFileLimit(end);
     [[maybe_unused]] const ssize_t count = has_room ? write(fd, &words, sizeof(words)) : 0;

@@ -14,11 +14,10 @@
 
 namespace ronda {
 
-// A file in memory for `rondarun --summary`. All ranks inherit the descriptor of this file. When a rank leaves the job,
-// it appends its counts (RankWords) to the file. So the launcher also gets the counts of ranks that it has never seen
-// running.
+// An in-memory file for `rondarun --summary`, whose descriptor all ranks inherit. A rank that leaves the job appends
+// its counts (RankWords), so the launcher also gets the counts of ranks that it has never seen running.
 //
-// A rank finds the file by its name among its own descriptors, like the ErrorFile. If the program that starts the ranks
+// A rank finds the file by name among its own descriptors, like the ErrorFile. If the program that starts the ranks
 // closes descriptors (mpirun), the ranks do not have the file.
 //
 // Thread-compatible.
@@ -27,28 +26,26 @@ class SummaryFile {
   static constexpr char kName[] = "ronda-summary";
   static constexpr size_t kMaxBytes = size_t{64} << 20;  // a rank appends nothing to a file of this size
 
-  // Creates the file. If the process has no free descriptor, no file is created, and the job goes on without it.
+  // Creates the file. If the process has no free descriptor, the job continues without it.
   SummaryFile();
 
   int fd() const { return fd_.get(); }  // -1: no file
 
-  // Returns the RankWords of all ranks that have left the job, in the order in which they left. The caller must check
-  // the result with CheckRankWords.
+  // Returns the RankWords of all ranks that have left the job, in the order in which they left. The caller must
+  // validate them with CheckRankWords().
   std::vector<std::string> Read() const;
 
  private:
   UniqueFd fd_;
 };
 
-// Appends `words` to the SummaryFile that this process has inherited. Does nothing if this process has inherited no
-// SummaryFile.
+// Appends `words` to this process's inherited SummaryFile, if there is one.
 void LeaveForSummary(const RankWords& words);
 
-// Returns whether `path`, the path of a descriptor in /proc, leads to a file that memfd_create() has made with the name
-// `name`.
+// Returns whether `path`, the path of a descriptor in /proc, leads to a memfd with the name `name`.
 bool IsMemoryFile(const std::string& path, absl::string_view name);
 
-// Returns all names in a folder of /proc that are numbers. Returns nothing if the folder cannot be read.
+// Returns all numeric names in a folder of /proc, or nothing if the folder cannot be read.
 std::vector<int> NumbersIn(const std::string& folder);
 
 }  // namespace ronda

@@ -27,7 +27,7 @@ absl::Status WaitWatch::Check(const Peer& late) {
   }
   if (waited >= running_.limits.warning && !has_warned_) {
     has_warned_ = true;
-    // With this event, other ranks that wait for this rank can see that this rank itself waits.
+    // Tells ranks that wait for this rank that it is waiting too.
     flights_.Of(running_.self).Record(FlightKind::kWaiting, running_.op, running_.label, running_.bytes_total);
     Log(LogLevel::kWarning, running_.self,
         absl::StrCat("has waited ", absl::FormatDuration(running_.limits.warning), " for ", Report(late)));

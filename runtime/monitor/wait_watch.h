@@ -16,7 +16,7 @@
 
 namespace ronda {
 
-// A function that is called once if a collective waits longer than the warning time of its limits.
+// A function that is called once if a collective waits longer than its warning timeout.
 class LateCall {
  public:
   explicit LateCall(absl::FunctionRef<void()> when_late) : when_late_(when_late) {}
@@ -31,43 +31,43 @@ class LateCall {
   bool is_made_ = false;
 };
 
-// Describes the collective in which a rank is, for warnings and errors.
+// Describes a rank's current collective for warnings and errors.
 struct RunningCollective {
   RankId self = 0;
   OpType op = OpType::kAllreduce;
   absl::string_view label;
   WaitLimits limits;
   size_t bytes_total = 0;
-  size_t bytes_done = 0;          // this rank has finished its part of them
-  LateCall* late_call = nullptr;  // nullptr: none. Made by the waiting code: a WaitWatch may be asked under a lock
+  size_t bytes_done = 0;  // this rank has finished its part of them
+  // nullptr: none. The waiting code makes this call, because WaitWatch may be called under a lock.
+  LateCall* late_call = nullptr;
 };
 
 // Returns for example "rank 3 (host h, pid 42) in allreduce 'conv1/weight', 0 of 400 bytes done".
 std::string DescribeWait(const Peer& late, const RunningCollective& running);
 
-// Watches one wait for one rank in a collective. WaitWatch decides when the waiting code must check again, logs one
-// warning, and returns the error if the wait must end.
+// Watches one wait for one rank in a collective. Decides when the waiting code must check again, logs one warning, and
+// returns an error if the wait must end.
 //
 //   WaitWatch watch(running, flights);
 //   while (!condition) {
 //     RONDA_RETURN_IF_ERROR(watch.Check(late));
-//     ... sleep for watch.UntilNextCheck() at most ...
+//     ... sleep for at most watch.UntilNextCheck() ...
 //   }
 //
 // Thread-compatible.
 class WaitWatch {
  public:
-  // The wait begins when the WaitWatch is constructed. The caller keeps the ownership of the collective and of the
-  // flight recorders.
+  // The wait starts when the WaitWatch is constructed. `running` and `flights` must outlive it.
   WaitWatch(const RunningCollective& running, const FlightBoard& flights);
 
-  // Must be called again and again during the wait for `late`.
+  // Must be called repeatedly during the wait for `late`.
   // Errors: DEADLINE_EXCEEDED that names the late rank and its last event.
   absl::Status Check(const Peer& late);
 
   bool has_warned() const { return has_warned_; }
 
-  // Returns the time until Check may have a new result.
+  // Returns the time until Check() can have a new result.
   absl::Duration UntilNextCheck() const;
 
  private:

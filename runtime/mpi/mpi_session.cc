@@ -17,7 +17,7 @@ namespace {
 
 constexpr size_t kErrorTextBytes = 1024;
 
-// All messages have the same tag: the messages between two ranks of a communicator keep their order without tags.
+// All messages have the same tag, because MPI keeps the messages between two ranks of a communicator in order.
 constexpr int kMessageTag = 0;
 
 absl::Status NeedsThreads(const std::string& library, const ronda_mpi_world& world) {

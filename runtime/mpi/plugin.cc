@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The implementation of libronda_mpi*.so. The plugin is built separately for each MPI, because the MPIs have different
-// ABIs.
+// The implementation of libronda_mpi*.so, which is built separately for each MPI, because their ABIs differ.
 #include "runtime/mpi/plugin.h"
 
 #include <mpi.h>
@@ -11,24 +10,24 @@
 #include <cstdio>
 #include <cstring>
 
-// The communicator in the plugin's table. Callers cannot look into it.
+// The plugin's communicator, which is opaque to callers.
 struct ronda_mpi_communicator {
   MPI_Comm comm;
 };
 
 namespace {
 
-// Returns the communicator of all ranks of the job. The communicator keeps Ronda's messages apart from the messages of
-// the program itself. A process can have only one job over MPI at a time.
+// Returns the communicator of all ranks of the job, which keeps Ronda's messages apart from the program's own. A
+// process can have only one job over MPI at a time.
 MPI_Comm& World() {
   static MPI_Comm world = MPI_COMM_NULL;
   return world;
 }
 
-// MPI counts bytes in an int. A longer message is described to MPI as blocks of this size, and a remainder.
+// MPI counts bytes in an int. A longer message is described as blocks of this size and a remainder.
 constexpr size_t kBlockBytes = size_t{1} << 30;
 
-// The plugin's own error code for "MPI has ended". The error codes of every MPI are positive.
+// The plugin's own error code for "MPI has ended". The error codes of MPI libraries are positive.
 constexpr int kEnded = -1;
 
 // Describes a message of `bytes` bytes to MPI.
@@ -53,8 +52,7 @@ class Layout {
   }
   Layout(const Layout&) = delete;
   Layout& operator=(const Layout&) = delete;
-  // Frees the type that describes the message. MPI itself keeps the type until all messages with this type are
-  // complete.
+  // MPI keeps the type alive until all messages of this type are complete.
   ~Layout() {
     if (type_ != MPI_BYTE) MPI_Type_free(&type_);
   }
@@ -81,8 +79,8 @@ void Keep(MPI_Request mpi_request, ronda_mpi_request* request) {
   std::memcpy(request->words, &mpi_request, sizeof(mpi_request));
 }
 
-// Returns the short version of MPI's description. Open MPI returns a paragraph with "Open MPI v4.1.4", and MPICH
-// several lines with "MPICH Version: 4.0.2".
+// Shortens MPI's description: Open MPI returns a paragraph that begins with "Open MPI v4.1.4", and MPICH several lines
+// that begin with "MPICH Version: 4.0.2".
 const char* Library() {
   static char text[MPI_MAX_LIBRARY_VERSION_STRING];
   int length = 0;
@@ -96,7 +94,7 @@ int Join(ronda_mpi_world* world) {
   if (World() == MPI_COMM_NULL) {
     const int error = MPI_Comm_dup(MPI_COMM_WORLD, &World());
     if (error != MPI_SUCCESS) return error;
-    // Without this call an error of MPI would end the process.
+    // Without this call, an MPI error would abort the process.
     MPI_Comm_set_errhandler(World(), MPI_ERRORS_RETURN);
   }
   MPI_Comm_rank(World(), &world->rank);
@@ -185,8 +183,7 @@ int Test(ronda_mpi_request* requests, int count, int* done) {
   for (int i = 0; i < count && *done != 0; ++i) {
     MPI_Request request = RequestOf(requests[i]);
     const int error = MPI_Test(&request, done, MPI_STATUS_IGNORE);
-    // A complete request becomes a null request. If a null request is tested again, together with the other requests,
-    // MPI treats it as complete.
+    // A complete request becomes a null request, which MPI treats as complete if it is tested again with the others.
     Keep(request, &requests[i]);
     if (error != MPI_SUCCESS) return error;
   }

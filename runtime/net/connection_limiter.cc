@@ -21,14 +21,14 @@
 namespace ronda {
 namespace {
 
-// If this process has no descriptor left for a connection, the limiter pauses for this time before the next attempt.
+// The pause before the next accept() after this process has run out of file descriptors.
 constexpr absl::Duration kPause = absl::Milliseconds(100);
 
 bool IsShortOfDescriptors(int error) {
   return error == EMFILE || error == ENFILE || error == ENOBUFS || error == ENOMEM;
 }
 
-// The wait must end after this time, because no event comes if the program has closed the descriptors.
+// Waits must be limited, because no event arrives if the program has closed the descriptors.
 constexpr absl::Duration kLongestWait = absl::Seconds(1);
 
 }  // namespace
@@ -50,8 +50,8 @@ void ConnectionLimiter::Stop() {
   }
   wake_.Wake();
   thread_.join();
-  // If the program has closed the limiter's descriptors, other files may now have the numbers of these descriptors. So
-  // the limiter must not close the descriptors.
+  // If the program has closed the limiter's descriptors, their numbers may now belong to other files, which the limiter
+  // must not close.
   if (!wake_.IsIntact()) {
     listener_.Release();
     for (Connection& connection : connections_) connection.socket.Release();
@@ -81,8 +81,8 @@ void ConnectionLimiter::Run() {
       if (is_over_) return;
     }
     if (!wake_.IsIntact()) return;
-    // Authenticated connections are removed before the ends of connections are handled, because a client may
-    // authenticate and leave immediately.
+    // Drops authenticated connections before it handles disconnects, because a client may authenticate and disconnect
+    // at once.
     DropAuthenticated();
     for (auto connection = connections_.begin(); connection != connections_.end();) {
       connection = IsKept(*connection) ? std::next(connection) : connections_.erase(connection);
@@ -97,8 +97,8 @@ absl::StatusOr<bool> ConnectionLimiter::Wait() {
   std::vector<pollfd> events = {{.fd = wake_.reader(), .events = POLLIN},
                                 {.fd = has_room ? listener_.get() : -1, .events = POLLIN}};
   for (const Connection& connection : connections_) {
-    // If the server has got the connection, the server reads the bytes of the connection. The limiter then waits only
-    // for the end of the connection.
+    // After the handover, the server reads the connection's bytes, and the limiter only waits for the peer to
+    // disconnect.
     events.push_back({.fd = connection.socket.get(),
                       .events = static_cast<int16_t>(connection.is_handed_over ? POLLRDHUP : POLLIN)});
   }
@@ -164,7 +164,7 @@ void ConnectionLimiter::ReplaceOne() {
   const auto first = std::min_element(connections_.begin(), connections_.end(), [this](auto& one, auto& other) {
     return ReplaceableFrom(one) < ReplaceableFrom(other);
   });
-  // Closing only this descriptor would not end the connection, because the server has another descriptor for it.
+  // close() would not end the connection, because the server holds another descriptor for it.
   shutdown(first->socket.get(), SHUT_RDWR);
   connections_.erase(first);
 }

@@ -24,56 +24,54 @@
 
 namespace ronda {
 
-// Accepts the connections to a socket, and passes them on to a server. The limiter bounds the number of connections
-// whose clients have not authenticated, so that such clients cannot use up the descriptors of this process.
+// Accepts connections and hands them over to a server. Limits the number of connections whose clients have not
+// authenticated, so that such clients cannot use up this process's file descriptors.
 //
-// The server gets a connection after the client has sent its first bytes. At the limit, a new connection replaces the
-// connection whose time ends first. A connection that has sent nothing has the time `silence`, and a connection that
-// has not authenticated has the time `grace`. Until the time of an older connection ends, the new connection waits in
-// the system's queue.
+// The server gets a connection once the client has sent its first bytes. At the limit, a new connection waits in the
+// kernel's queue until an older connection expires, and then replaces it. Connections expire `silence` after their
+// start if they have sent nothing, and `grace` after their start if they have not authenticated.
 //
 // Thread-safe. ConnectionLimiter owns a thread.
 class ConnectionLimiter {
  public:
   enum class Until {
-    kHandedOver,     // from then on the server limits the connection
-    kAuthenticated,  // a connection is limited until Authenticated
+    kHandedOver,     // the limiter then forgets the connection
+    kAuthenticated,  // the connection counts until Authenticated()
   };
   struct Options {
     size_t limit = 64;  // at least 1
     Until until = Until::kHandedOver;
     absl::Duration silence = absl::Milliseconds(100);
     absl::Duration grace = absl::Seconds(2);
-    // The limiter's thread calls hand_over with a socket that does not block.
+    // Called on the limiter's thread with a non-blocking socket.
     std::function<void(UniqueFd connection)> hand_over;
   };
 
-  // `listener` is a listening socket that does not block. Errors: RESOURCE_EXHAUSTED if no descriptor is left.
+  // `listener` is a non-blocking, listening socket. Errors: RESOURCE_EXHAUSTED if no file descriptor is left.
   static absl::StatusOr<std::unique_ptr<ConnectionLimiter>> Create(UniqueFd listener, Options options);
   ~ConnectionLimiter() { Stop(); }
   ConnectionLimiter(const ConnectionLimiter&) = delete;
   ConnectionLimiter& operator=(const ConnectionLimiter&) = delete;
 
-  // Starts the thread. The caller must call Start exactly once.
+  // Starts the thread. Must be called exactly once.
   void Start();
-  // Closes the listener and the connections that the server does not have yet. After Stop the server gets no
-  // connection.
+  // Closes the listener and all connections that have not been handed over. The server gets no connection after Stop().
   void Stop();
 
-  // Must be called when the client at `address` ("127.0.0.1:4711", "[::1]:4711") has authenticated. After this call,
-  // the connection of this client does not count towards the limit.
+  // The server must call this when the client at `address` ("127.0.0.1:4711", "[::1]:4711") has authenticated. The
+  // client's connection then no longer counts towards the limit.
   void Authenticated(absl::string_view address);
 
-  // Returns how many connections so far have not authenticated, including closed connections.
+  // Returns the number of connections so far, open or closed, that have not authenticated.
   int64_t unauthenticated() const { return accepted_.load() - authenticated_.load(); }
 
  private:
   struct Connection {
-    UniqueFd socket;  // once it is handed over, a second descriptor of it
+    UniqueFd socket;  // after the handover, a duplicate descriptor
     std::string address;
     absl::Time since;
     bool is_handed_over = false;
-    bool has_event = false;  // in the last Wait: bytes, or the end once it is handed over
+    bool has_event = false;  // in the last Wait(): bytes to read; after the handover: the peer has gone
   };
   using Connections = std::list<Connection>;
 
@@ -81,20 +79,20 @@ class ConnectionLimiter {
       : options_(std::move(options)), listener_(std::move(listener)), wake_(std::move(wake)) {}
 
   void Run();
-  // Waits for events, and records the events of connections. Returns whether new connections wait at the listener.
+  // Waits for events, and records which connections have one. Returns whether the listener has new connections.
   absl::StatusOr<bool> Wait();
   void DropAuthenticated();
-  // Handles the event of a connection, if any. Returns whether the connection still counts towards the limit.
+  // Handles the connection's event, if it has one. Returns whether the connection still counts towards the limit.
   bool IsKept(Connection& connection);
   bool HandOver(Connection& connection);
   void Accept();
-  // Closes the connection whose time ends first.
+  // Closes the connection that expires first.
   void ReplaceOne();
-  // Closes the connections that have sent nothing. Must be called when this process has no descriptor left.
+  // Called when this process has run out of file descriptors. Closes the connections that have sent nothing.
   void MakeRoomForDescriptors();
-  // Returns the time from which another connection may replace `connection`.
+  // Returns when `connection` expires.
   absl::Time ReplaceableFrom(const Connection& connection) const;
-  // Returns the time at which the limiter can accept the next connection.
+  // Returns the earliest time at which the limiter can accept another connection.
   absl::Time NextRoom() const;
 
   const Options options_;

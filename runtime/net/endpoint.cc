@@ -29,8 +29,7 @@ namespace {
 using AddressList = std::unique_ptr<addrinfo, decltype(&freeaddrinfo)>;
 
 absl::StatusOr<AddressList> Lookup(std::string host, const std::string& service, int flags) {
-  // RFC 6761 defines the name "localhost". The code handles "localhost" itself, because small containers often have no
-  // /etc/hosts with this name.
+  // Resolves "localhost" (RFC 6761) itself, because small containers often have no /etc/hosts with this name.
   if (host == "localhost") host = "127.0.0.1";
   const addrinfo hints = {.ai_flags = flags, .ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM};
   addrinfo* found = nullptr;
@@ -41,8 +40,8 @@ absl::StatusOr<AddressList> Lookup(std::string host, const std::string& service,
   return AddressList(found, &freeaddrinfo);
 }
 
-// Returns the IPv4 addresses, or else the IPv6 addresses. So if a name has an IPv4 address and an IPv6 address, all
-// ranks choose the IPv4 address, no matter in which order the system's resolver lists the two.
+// Returns the IPv4 addresses or, if there are none, the IPv6 addresses. So all ranks choose the same family, in
+// whatever order the system's resolver lists the addresses.
 std::vector<const addrinfo*> Choose(const addrinfo* list) {
   std::vector<const addrinfo*> chosen;
   for (const int family : {AF_INET, AF_INET6}) {
@@ -76,7 +75,7 @@ NumericAddress ReadIPv6(const sockaddr_in6& address) {
 }
 
 NumericAddress Read(const addrinfo& info) {
-  // The address is copied by memcpy, because C++ does not allow access to a sockaddr through another type.
+  // Copies with memcpy, because C++ does not allow access to a sockaddr through another type.
   if (info.ai_family == AF_INET) {
     sockaddr_in address;
     memcpy(&address, info.ai_addr, sizeof(address));
@@ -89,8 +88,8 @@ NumericAddress Read(const addrinfo& info) {
 
 using Scope = InterfaceAddress::Scope;
 
-// Interfaces whose names have one of these prefixes are ignored. The addresses of ignored interfaces look like any
-// other address, but other hosts cannot reach these addresses.
+// Prefixes of interfaces to ignore: other hosts cannot reach their addresses, although these look like any other
+// address.
 constexpr absl::string_view kBridgePrefixes[] = {"docker", "virbr", "lxcbr", "cni"};
 
 Scope ScopeOf(const in_addr& address) {
@@ -108,7 +107,7 @@ std::optional<InterfaceAddress> Read(const ifaddrs& entry) {
   if (entry.ifa_addr == nullptr || (entry.ifa_flags & IFF_UP) == 0) return std::nullopt;
   char text[INET6_ADDRSTRLEN] = {};
   InterfaceAddress found{.interface = entry.ifa_name};
-  // The address is copied by memcpy, because C++ does not allow access to a sockaddr through another type.
+  // Copies with memcpy, because C++ does not allow access to a sockaddr through another type.
   if (entry.ifa_addr->sa_family == AF_INET) {
     sockaddr_in address;
     std::memcpy(&address, entry.ifa_addr, sizeof(address));
@@ -127,7 +126,7 @@ std::optional<InterfaceAddress> Read(const ifaddrs& entry) {
   return found;
 }
 
-// Returns whether other hosts can use the address. A link-local address is useless without the name of the link.
+// Returns whether other hosts can use the address. A link-local address is useless without its interface.
 bool IsUsable(const InterfaceAddress& address) { return address.scope != Scope::kLink; }
 
 bool LeadsElsewhere(const InterfaceAddress& address) {
@@ -136,7 +135,7 @@ bool LeadsElsewhere(const InterfaceAddress& address) {
          });
 }
 
-// Returns the first IPv4 address for which `fits` returns true, or else the first IPv6 address.
+// Returns the first IPv4 address that `fits`; if there is none, the first IPv6 address that `fits`.
 template <typename Predicate>
 std::optional<Endpoint> FirstThat(const std::vector<InterfaceAddress>& addresses, const Predicate& fits) {
   for (const AddressFamily family : {AddressFamily::kIPv4, AddressFamily::kIPv6}) {
@@ -173,7 +172,7 @@ absl::StatusOr<Endpoint> Resolve(absl::string_view host, int port, Loopback loop
                   .port = port,
                   .loopback = address.loopback};
     } else if (!endpoint->loopback && !address.loopback) {
-      // A job on loopback may have no secret. Then a rank checks which user listens, but only at one address.
+      // A job on loopback may have no secret. Ranks then check the listener's user, but only at one address.
       endpoint->other_addresses.push_back(std::move(address.text));
     }
   }

@@ -21,8 +21,8 @@ struct Endpoint {
   std::string address;                          // numeric: "127.0.0.1", "::1"
   int port = 0;                                 // 0: the system chooses the port of a server
   bool loopback = false;                        // only processes of this host can reach it
-  // The other addresses of `host`, numeric and of the same family; none if `address` is on loopback. A server listens
-  // only at `address`. A client also tries the other addresses, because the server's host may have chosen one of them.
+  // The other numeric addresses of `host` in the same family; none if `address` is on loopback. A server listens only
+  // at `address`. A client also tries the others, because the server may have resolved `host` to one of them.
   std::vector<std::string> other_addresses = {};
 };
 
@@ -32,15 +32,14 @@ std::string NumericText(const Endpoint& endpoint);
 // Returns the host as the user wrote it, and the port, such as "localhost:29500" or "[::1]:29500".
 std::string ToString(const Endpoint& endpoint);
 
-// Finds the addresses of `host`, which is a name, an IPv4 address or an IPv6 address.
-// Errors: INVALID_ARGUMENT if the address is the wildcard address of all interfaces; NOT_FOUND if there is no such
-// host.
+// Resolves `host`, which is a name, an IPv4 address or an IPv6 address.
+// Errors: INVALID_ARGUMENT if the address is a wildcard address (all interfaces); NOT_FOUND if there is no such host.
 absl::StatusOr<Endpoint> ResolveEndpoint(absl::string_view host, int port);
 
-// Returns one endpoint for each address of `endpoint`, in their order. They have no other addresses.
+// Returns one endpoint per address of `endpoint`, in order. Their `other_addresses` are empty.
 std::vector<Endpoint> ByAddress(const Endpoint& endpoint);
 
-// Checks that the job has a secret if the endpoint is not on loopback.
+// Checks that a job that uses more than loopback has a secret.
 // Errors: FAILED_PRECONDITION if `secret` is empty and the endpoint is not on loopback.
 absl::Status CheckSecret(const Endpoint& endpoint, absl::string_view secret);
 
@@ -58,19 +57,18 @@ std::vector<InterfaceAddress> InterfaceAddresses();
 // Returns a list of interfaces for error messages, such as "there are lo (127.0.0.1), eth0 (10.0.0.1)".
 std::string ListInterfaces(const std::vector<InterfaceAddress>& addresses);
 
-// Returns an address at which other hosts can reach this host. The port of the result is 0. If `names` is not empty,
-// the address is on the first of the named interfaces that has an address. If `names` is empty, the address is on the
-// first interface with an address that is valid beyond the interface's link. Bridges to containers and virtual machines
-// are ignored. IPv4 is preferred to IPv6. Errors: NOT_FOUND that lists all interfaces.
+// Returns an address, with port 0, at which other hosts can reach this host. If `names` is not empty, takes an address
+// of the first named interface that has one. Otherwise takes the first address of global scope, ignoring bridges to
+// containers and virtual machines. Prefers IPv4 to IPv6. Errors: NOT_FOUND that lists all interfaces.
 absl::StatusOr<Endpoint> ChooseAddress(const std::vector<InterfaceAddress>& addresses,
                                        const std::vector<std::string>& names);
 
-// Returns where the server at `endpoint` listens, if processes on several hosts use it. Some systems resolve a host's
-// own name to loopback (Debian: 127.0.1.1), but other hosts resolve the name to another address. If `endpoint` is such
-// a name of this host, the result has another address. If `names` is empty, this is another address of the name, if
-// there is one. Otherwise it is the address that ChooseAddress() chooses. For any other `endpoint`, or if `names` is
-// empty and no interface leads to other hosts, the result is `endpoint`. Errors: NOT_FOUND as for ChooseAddress, if
-// `names` is not empty.
+// Returns where a server that `endpoint` names must listen so that other hosts can reach it. Some systems resolve a
+// host's own name to loopback (Debian: 127.0.1.1), while other hosts resolve the name to a reachable address. If
+// `endpoint` is such a name, returns a non-loopback address instead: one that the name also resolves to, if there is
+// one and `names` is empty, otherwise the result of ChooseAddress(). Returns any other `endpoint` unchanged, and also
+// this one if `names` is empty and no interface leads to other hosts. Errors: NOT_FOUND from ChooseAddress() if `names`
+// is not empty.
 absl::StatusOr<Endpoint> BeyondLoopback(Endpoint endpoint, const std::vector<std::string>& names);
 
 }  // namespace ronda

@@ -30,8 +30,8 @@ std::array<uint8_t, 16> InIPv6sForm(const in_addr& address) {
   return bytes;
 }
 
-// Returns the descriptors of this process. The result also contains the descriptor with which the function reads the
-// folder, although the function then closes this descriptor.
+// Returns this process's open descriptors, and also the one with which this function reads /proc/self/fd, which is
+// closed on return.
 std::vector<int> OpenDescriptors() {
   const std::unique_ptr<DIR, int (*)(DIR*)> folder(opendir("/proc/self/fd"), closedir);
   std::vector<int> descriptors;
@@ -44,7 +44,8 @@ std::vector<int> OpenDescriptors() {
 
 }  // namespace
 
-// The endpoints of all ForkGuards. fork() takes the lock first, so no other thread holds the lock in the child.
+// The endpoints of all ForkGuards. A pthread_atfork handler takes the lock before fork(), so that no other thread holds
+// it in the child.
 class GuardedEndpoints {
  public:
   using Key = ForkGuard::Key;
@@ -73,7 +74,7 @@ class GuardedEndpoints {
                                []() ABSL_NO_THREAD_SAFETY_ANALYSIS { Instance().CloseInChild(); }) == 0);
   }
 
-  // Returns the address that `read` returns for a TCP socket. Returns nullopt if `fd` is not a TCP socket, or has no
+  // Returns the address that `read` finds for the TCP socket `fd`, or nullopt if `fd` is not a TCP socket or has no
   // address.
   static std::optional<Key> KeyOf(int fd, AddressReader read) {
     sockaddr_storage storage = {};
@@ -99,7 +100,7 @@ class GuardedEndpoints {
     return false;
   }
 
-  // Runs in the child after fork(), which has taken the lock.
+  // Runs in the child after fork(), with the lock that the handler took before fork().
   void CloseInChild() ABSL_UNLOCK_FUNCTION(mu_) {
     if (!keys_.empty()) {
       for (const int fd : OpenDescriptors()) {

@@ -11,11 +11,10 @@
 
 namespace ronda {
 
-// While a ForkGuard exists, children of fork() start without copies of this process' TCP sockets at `endpoint`: the
-// address at which this process listens, or to which it has connected. If a child kept such a copy and outlived this
-// process, the connections would remain open after the end of this process. The other ranks would then notice the end
-// of this process only because no more heartbeats come. ForkGuard finds the sockets by their addresses. So the code
-// that owns the sockets need not list them.
+// While a ForkGuard exists, forked children close their copies of this process's TCP sockets at `endpoint`: the address
+// at which this process listens, or to which it has connected. A child that kept such a copy would hold the connection
+// open after this process exits, and the other ranks would notice the exit only by the missing heartbeats. ForkGuard
+// finds the sockets by their addresses, so their owners need not register them.
 //
 // Thread-safe.
 class ForkGuard {

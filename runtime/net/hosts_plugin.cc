@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The implementation of libronda_hosts.so. This library is built from only this file and gRPC.
+// The implementation of libronda_hosts.so, which consists of this file and gRPC.
 #include "runtime/net/hosts_plugin.h"
 
 #include <grpcpp/generic/async_generic_service.h>
@@ -41,8 +41,7 @@ ByteBuffer BufferOf(const void* data, size_t size) {
   return ByteBuffer(&slice, 1);
 }
 
-// Implements the reads, writes and events of a stream, for both of its ends. `Reactor` is the class of gRPC for the
-// respective end of the stream.
+// Implements the reads, writes and events of either end of a stream. `Reactor` is gRPC's class for that end.
 template <typename Reactor>
 class Stream : public Reactor, public ronda_hosts_stream {
  public:
@@ -59,7 +58,7 @@ class Stream : public Reactor, public ronda_hosts_stream {
   void OnWriteDone(bool) final { events()->written(owner_); }
 
  protected:
-  // Returns the functions of the stream's owner, or nullptr if the stream is not open yet.
+  // Returns the owner's callbacks, or nullptr if the stream is not open yet.
   const ronda_hosts_events* events() const { return events_.load(std::memory_order_acquire); }
   void* owner() const { return owner_; }
 
@@ -70,7 +69,7 @@ class Stream : public Reactor, public ronda_hosts_stream {
   }
 
  private:
-  // Passes the received message to the owner. Most messages are one slice of memory, which needs no copy.
+  // Passes the received message to the owner. Most messages are a single slice, which needs no copy.
   void Deliver() {
     grpc::Slice whole;
     if (!in_.TrySingleSlice(&whole).ok() && !in_.DumpToSingleSlice(&whole).ok()) return;
@@ -78,7 +77,7 @@ class Stream : public Reactor, public ronda_hosts_stream {
   }
 
   void* owner_ = nullptr;  // constant once open
-  // events_ is written after owner_, because another thread may cancel the stream while it is being opened.
+  // Written after owner_, because another thread may cancel the stream while it is being opened.
   std::atomic<const ronda_hosts_events*> events_{nullptr};
   ByteBuffer in_;
   ByteBuffer out_;
@@ -87,7 +86,7 @@ class Stream : public Reactor, public ronda_hosts_stream {
 class ServerStream final : public Stream<grpc::ServerGenericBidiReactor> {
  public:
   void Open(const ronda_hosts_events* events, void* owner) override { BeginReading(events, owner); }
-  // The server must call Finish even if the connection has broken, because gRPC calls OnDone only after Finish.
+  // The server must call Finish() even if the connection is broken, because gRPC calls OnDone() only after Finish().
   void End(const grpc::Status& status) override { Finish(status); }
 
   void OnCancel() override {
@@ -106,7 +105,7 @@ class ClientStream final : public Stream<grpc::ClientBidiReactor<ByteBuffer, Byt
 
   void Open(const ronda_hosts_events* events, void* owner) override {
     grpc::GenericStub(channel_).PrepareBidiStreamingCall(context_.get(), method_, {}, this);
-    // The hold lasts until End. gRPC requires it because some writes start outside of gRPC's callbacks.
+    // gRPC requires a hold because some writes start outside its callbacks. End() removes the hold.
     AddHold();
     BeginReading(events, owner);
     StartCall();
@@ -122,9 +121,8 @@ class ClientStream final : public Stream<grpc::ClientBidiReactor<ByteBuffer, Byt
   }
 
   void OnDone(const grpc::Status& status) override {
-    // The references to the channel are dropped before the owner is notified, because the owner may then disconnect the
-    // channel. If these references were the last ones, this thread of gRPC would destroy the channel, and would have to
-    // join itself.
+    // Drops the references to the channel before it notifies the owner, who may then disconnect the channel. Otherwise
+    // these could be the last references, and this gRPC thread would destroy the channel and have to join itself.
     channel_.reset();
     context_.reset();
     const std::string text = status.error_message();
@@ -149,8 +147,8 @@ struct ronda_hosts_server final : public grpc::CallbackGenericService {
   bool Start(const ronda_hosts_limits& limits) {
     grpc::ServerBuilder builder;
     builder.SetMaxReceiveMessageSize(static_cast<int>(limits.max_message_bytes));
-    // The server does not listen on a port, because on a port gRPC would accept any number of connections. Instead of
-    // listening, the server serves the sockets that Adopt passes to it, and closes these sockets at the end.
+    // The server does not listen on a port, where gRPC would accept any number of connections. Instead it serves the
+    // sockets that it gets from Adopt(), and closes them at the end.
     acceptor_ = builder.experimental().AddExternalConnectionAcceptor(
         grpc::ServerBuilder::experimental_type::ExternalConnectionType::FROM_FD, grpc::InsecureServerCredentials());
     builder.RegisterCallbackGenericService(this);
@@ -166,7 +164,7 @@ struct ronda_hosts_server final : public grpc::CallbackGenericService {
 
   void ShutDown(int64_t grace_ms) { server_->Shutdown(After(grace_ms)); }
 
-  // gRPC calls functions of the stream only after CreateReactor has returned.
+  // gRPC calls the stream only after CreateReactor() has returned.
   grpc::ServerGenericBidiReactor* CreateReactor(grpc::GenericCallbackServerContext* context) override {
     auto* const stream = new ServerStream();
     accepted_(context_, context->method().c_str(), context->peer().c_str(), stream);
@@ -176,7 +174,7 @@ struct ronda_hosts_server final : public grpc::CallbackGenericService {
  private:
   const Accepted accepted_;
   void* const context_;
-  // This data member and the next one do not change after the server has started.
+  // Constant after the server has started.
   std::unique_ptr<grpc::experimental::ExternalConnectionAcceptor> acceptor_;
   std::unique_ptr<grpc::Server> server_;
 };
@@ -202,15 +200,15 @@ void ShutDown(ronda_hosts_server* server, int64_t grace_ms) {
 
 ronda_hosts_channel* Connect(const char* target, const ronda_hosts_limits* limits) {
   grpc::ChannelArguments arguments;
-  // The other rank may start later than this rank. With gRPC's default pause, gRPC would wait for seconds before the
-  // next attempt to connect.
+  // The other rank may start later than this one. With its default backoff, gRPC would wait for seconds before it tries
+  // to connect again.
   arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 20);
   arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, 1000);
   arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 200);
   // Ranks connect to each other directly, even if http_proxy is set.
   arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
-  // With the global pool of gRPC, all channels of this process would share their connections. After a failed
-  // connection, they would also share the pause before the next attempt.
+  // With gRPC's global pool, all channels of this process would share connections, and the backoff after a failed
+  // connection.
   arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
   arguments.SetMaxReceiveMessageSize(static_cast<int>(limits->max_message_bytes));
   return new ronda_hosts_channel{
@@ -235,9 +233,9 @@ void Open(ronda_hosts_stream* stream, const ronda_hosts_events* events, void* ow
 
 void Write(ronda_hosts_stream* stream, const void* data, size_t size) { stream->Write(data, size); }
 
-// Ends the stream. The code needs no conversion: gRPC has the same codes as absl::Status.
+// Ends the stream. gRPC's status codes equal those of absl::Status.
 void End(ronda_hosts_stream* stream, int code, const char* text, size_t size) {
-  // gRPC sends the text in a header, with percent-encoding, and drops headers that are longer than 8 KiB together.
+  // gRPC sends the text percent-encoded in a header, and drops headers that exceed 8 KiB in total.
   constexpr size_t kMaxTextBytes = 2000;
   stream->End(grpc::Status(static_cast<grpc::StatusCode>(code), std::string(text, std::min(size, kMaxTextBytes))));
 }

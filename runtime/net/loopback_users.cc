@@ -21,8 +21,8 @@
 namespace ronda {
 namespace {
 
-// An address and a port. IPv4 addresses are stored in their IPv6 form (::ffff:127.0.0.1), because an IPv6 socket may be
-// connected to an IPv4 socket.
+// An address and a port. IPv4 addresses are stored as IPv4-mapped IPv6 addresses (::ffff:127.0.0.1), because an IPv6
+// socket can be connected to an IPv4 socket.
 struct Place {
   in6_addr address = {};
   int port = 0;
@@ -32,7 +32,7 @@ struct Place {
   }
 };
 
-// Returns the IPv6 form of the IPv4 address in `bytes`, which is in network order.
+// Maps the IPv4 address in `bytes`, which is in network byte order, to IPv6.
 in6_addr Mapped(const void* bytes) {
   in6_addr mapped = {};
   mapped.s6_addr[10] = mapped.s6_addr[11] = 0xFF;
@@ -41,7 +41,7 @@ in6_addr Mapped(const void* bytes) {
 }
 
 std::optional<Place> PlaceOf(const SocketAddress& address) {
-  // The address is copied by memcpy, because C++ does not allow access to a sockaddr_storage through another type.
+  // Copies with memcpy, because C++ does not allow access to a sockaddr_storage through another type.
   if (address.storage.ss_family == AF_INET) {
     sockaddr_in ipv4;
     std::memcpy(&ipv4, &address.storage, sizeof(ipv4));
@@ -54,7 +54,7 @@ std::optional<Place> PlaceOf(const SocketAddress& address) {
 }
 
 // Parses an address and a port, for example "0100007F:5BA5". The kernel writes an address as one or four 32-bit
-// numbers, which are hexadecimal and in the byte order of the machine.
+// hexadecimal numbers in host byte order.
 std::optional<Place> ParsePlace(absl::string_view text) {
   constexpr size_t kDigits = 8;  // of a word
   const std::vector<absl::string_view> parts = absl::StrSplit(text, ':');
@@ -79,7 +79,7 @@ struct Socket {
   Place local;
   Place remote;
   bool is_listening = false;
-  bool is_open = false;  // in some process; after all have closed it, the kernel forgets its user
+  bool is_open = false;  // in at least one process; otherwise the kernel no longer knows its user
   uid_t user = 0;
 };
 
@@ -96,7 +96,7 @@ std::optional<Socket> ParseSocket(const std::string& line) {
       .local = *local, .remote = *remote, .is_listening = fields[3] == "0A", .is_open = fields[9] != "0", .user = user};
 }
 
-// Returns the first socket of the kernel's lists for which `fits` returns true.
+// Returns the first socket in the kernel's lists that `fits`.
 std::optional<Socket> FindSocket(const std::function<bool(const Socket&)>& fits) {
   for (const char* const path : {"/proc/self/net/tcp", "/proc/self/net/tcp6"}) {
     std::ifstream file(path);

@@ -41,7 +41,7 @@ ronda_hosts_limits ToPlugin(const MessageLimits& limits) {
   return {.max_message_bytes = limits.max_message_bytes ? static_cast<int64_t>(*limits.max_message_bytes) : -1};
 }
 
-// Returns the address from a URI of gRPC, which is like "ipv4:127.0.0.1:4711" or "ipv6:%5B::1%5D:4711".
+// Returns the address in a gRPC URI such as "ipv4:127.0.0.1:4711" or "ipv6:%5B::1%5D:4711".
 std::string AddressOfClient(absl::string_view uri) {
   std::string address(uri.substr(uri.find(':') + 1));
   for (const auto& [code, character] : {std::pair("%5B", "["), {"%5D", "]"}, {"%25", "%"}}) {
@@ -50,10 +50,10 @@ std::string AddressOfClient(absl::string_view uri) {
   return address;
 }
 
-// A system call that gRPC needs. If the call fails, gRPC ends the process, or no connection works.
+// A system call that gRPC needs. Without it, gRPC aborts the process, or no connection works.
 struct NeededCall {
   const char* name;
-  void (*make)();  // without an effect, because it names no descriptor
+  void (*make)();  // has no effect, because it passes no valid descriptor
 };
 
 constexpr NeededCall kNeededCalls[] = {
@@ -80,9 +80,8 @@ constexpr NeededCall kNeededCalls[] = {
     {"recvmsg", [] { [[maybe_unused]] const ssize_t received = recvmsg(-1, nullptr, 0); }},
 };
 
-// Tries all system calls that gRPC needs, because the security profile of a container may refuse some of them. The
-// tried system calls have an invalid descriptor. If no profile refuses a call, the kernel therefore answers that the
-// descriptor does not exist.
+// Tries all system calls that gRPC needs, because a container's security profile may block some of them. The calls have
+// no effect: an allowed call only fails because its descriptor is invalid.
 absl::Status TryNeededCalls() {
   for (const auto& [name, make] : kNeededCalls) {
     errno = 0;
@@ -138,7 +137,7 @@ absl::Status MessageServer::Listen() {
   if (server_ == nullptr) return absl::UnavailableError("gRPC cannot start a server");
   ConnectionLimiter::Options connections;
   connections.limit += options_.clients;
-  // Clients at a Unix domain socket need not authenticate, because only processes of this user can reach the socket.
+  // Clients of a Unix domain socket need not authenticate, because only this user's processes can connect to it.
   if (!is_local) connections.until = ConnectionLimiter::Until::kAuthenticated;
   connections.hand_over = [this](UniqueFd socket) { HandOver(std::move(socket)); };
   RONDA_ASSIGN_OR_RETURN(limiter_, ConnectionLimiter::Create(std::move(listener), std::move(connections)));
@@ -148,7 +147,7 @@ absl::Status MessageServer::Listen() {
 
 void MessageServer::HandOver(UniqueFd socket) const {
   if (options_.callers == Callers::kThisUser && !CheckCaller(socket.get()).ok()) {
-    // The limiter has a second descriptor for the socket. So close() on this descriptor would not end the connection.
+    // close() would not end the connection, because the limiter holds another descriptor for it.
     shutdown(socket.get(), SHUT_RDWR);
     return;
   }
@@ -162,7 +161,7 @@ MessageServer::~MessageServer() {
 
 namespace {
 
-// Returns the name of the endpoint for gRPC. If the endpoint has several addresses, gRPC tries one after the other.
+// Returns the gRPC target for the endpoint. gRPC tries the endpoint's addresses one after the other.
 std::string TargetOf(const Endpoint& endpoint) {
   const char* const scheme = endpoint.family == AddressFamily::kIPv6 ? "ipv6:" : "ipv4:";
   return scheme + absl::StrJoin(ByAddress(endpoint), ",", [](std::string* target, const Endpoint& address) {
@@ -193,7 +192,7 @@ void MessageChannel::Cancel() { plugin_->cancel(channel_); }
 
 namespace {
 
-// The owner of a stream for a call whose caller waits for the answer.
+// Owns the stream of a call whose caller waits for the answer.
 class WaitingCall final : public MessageStreamOwner {
  public:
   absl::StatusOr<std::string> Run(MessageStream stream, const std::string& request) {
@@ -217,7 +216,7 @@ class WaitingCall final : public MessageStreamOwner {
 
  private:
   std::optional<MessageStream> stream_;  // constant once open
-  std::string answer_;                   // belongs to the calls for messages, which end before the stream closes
+  std::string answer_;                   // written only by OnMessage(), which is not called after the stream closes
   Mutex mu_;
   CondVar closed_;
   std::optional<absl::Status> status_ ABSL_GUARDED_BY(mu_);

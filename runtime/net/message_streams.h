@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Streams of messages between processes on the same host or on different hosts, through libronda_hosts.so. The plugin
-// libronda_hosts.so is loaded for the first stream.
+// Message streams between processes on the same or different hosts, through the plugin libronda_hosts.so, which is
+// loaded on first use.
 #ifndef RONDA_RUNTIME_NET_MESSAGE_STREAMS_H_
 #define RONDA_RUNTIME_NET_MESSAGE_STREAMS_H_
 
@@ -23,30 +23,28 @@
 
 namespace ronda {
 
-// Loads the plugin for jobs on several hosts. `path` may be empty, as for LoadPlugin.
-// Errors: FAILED_PRECONDITION if the system refuses a call that gRPC needs; the errors of LoadPlugin.
+// Loads the plugin for jobs on several hosts. `path` may be empty, as for LoadPlugin().
+// Errors: FAILED_PRECONDITION if the system does not allow a call that gRPC needs; the errors of LoadPlugin().
 absl::StatusOr<const ronda_hosts_plugin*> LoadHostsPlugin(const std::string& path);
 
-// The owner of a stream. Threads of the plugin call the owner's functions. At any time there is at most one call about
-// received messages and one call about writes.
+// The owner of a stream, called on the plugin's threads. At most one read callback (OnMessage, OnReadsEnd) and one
+// write callback (OnWritten) run at a time.
 class MessageStreamOwner {
  public:
   virtual ~MessageStreamOwner() = default;
   virtual void OnMessage(absl::string_view message) = 0;
-  // Called when no further message will come.
+  // Called when no more messages will arrive.
   virtual void OnReadsEnd() = 0;
-  // Called when the message of the last Write has been sent, or when it can never be sent. After this call, the stream
-  // accepts the next Write.
+  // Called when the message of the last Write() has been sent or has failed. The next Write() is then allowed.
   virtual void OnWritten() = 0;
-  // Called only at the server's end, when the client has cancelled the call or is gone.
+  // Called only at the server's end, when the client has cancelled the call or has disconnected.
   virtual void OnCancelled() {}
-  // The last call for a stream. At the client's end `status` is the server's result. At the server's end `status` is
-  // OK.
+  // The last call for a stream. `status` is the server's result at the client's end, and OK at the server's end.
   virtual void OnClosed(const absl::Status& status) = 0;
 };
 
-// A reference to one end of a stream. A stream closes some time after a call of End, and never before. When a stream
-// closes, it frees its own memory.
+// A reference to one end of a stream. The stream closes some time after End() is called, never before, and then frees
+// itself.
 class MessageStream {
  public:
   // Refers to the client's end of a stream.
@@ -56,18 +54,17 @@ class MessageStream {
                 std::string client)
       : plugin_(plugin), stream_(stream), limiter_(limiter), client_(std::move(client)) {}
 
-  // Opens the stream, and begins to read messages. The caller must call Open at most once. To refuse a stream, the
-  // caller calls End instead of Open, and the owner then gets no call.
+  // Opens the stream, and starts reading messages. Must be called at most once. To reject a stream, call End() instead;
+  // no owner is then called.
   void Open(MessageStreamOwner* owner);
-  // Sends a message. REQUIRES: End has not been called, and each earlier Write has been followed by OnWritten.
+  // Sends a message. REQUIRES: End() has not been called, and each earlier Write() has been followed by OnWritten().
   void Write(absl::string_view message);
-  // Announces that this end will write nothing more. At the server's end, `status` is the result for the client. The
-  // caller must call End exactly once. REQUIRES: the same as for Write.
+  // Announces that this end will write nothing more. At the server's end, `status` is the result for the client. Must
+  // be called exactly once. REQUIRES: as for Write().
   void End(const absl::Status& status);
 
-  // Must be called at the server's end after the client has authenticated. After this call, the connection of the
-  // client does not count towards the server's limit. If the client has already left, its connection is still counted
-  // as unauthenticated.
+  // Must be called at the server's end when the client has authenticated. Its connection then no longer counts towards
+  // the server's limit. If the client has already disconnected, its connection stays counted as unauthenticated.
   void Authenticated() const { limiter_->Authenticated(client_); }
 
  private:
@@ -81,20 +78,20 @@ struct MessageLimits {
   std::optional<size_t> max_message_bytes = {};  // of a received message; nullopt: no limit
 };
 
-// Listens on one address, whose port no other program can share, or on a Unix domain socket. A Unix domain socket
-// replaces an existing socket with the same name. The caller of Start must remove the socket's name at the end. The
-// server limits the connections of clients that have not authenticated.
+// Listens on one address, whose port it shares with no other program, or on a Unix domain socket. Replaces an existing
+// Unix domain socket at the same path; the caller of Start() must remove the path at the end. Limits the connections of
+// clients that have not authenticated.
 //
-// Thread-safe. The destructor waits for at most `grace` until the last answers have been sent, and returns when all
-// streams have closed.
+// Thread-safe. The destructor waits for up to `grace` for the last answers to be sent, and returns when all streams
+// have closed.
 class MessageServer {
  public:
   enum class Callers {
     kAll,
-    kThisUser,  // and root; callers from other hosts are not checked
+    kThisUser,  // and root; does not check callers from other hosts
   };
-  // Returns which callers a server accepts if its clients must prove that they know `secret`. The secret may be empty
-  // on loopback. The server then accepts only processes of this user and of root.
+  // Returns which callers to accept on a server whose clients must prove that they know `secret`. On loopback the
+  // secret may be empty: the server then only accepts processes of this user and of root.
   static Callers CallersWith(absl::string_view secret) { return secret.empty() ? Callers::kThisUser : Callers::kAll; }
 
   struct Options {
@@ -103,15 +100,15 @@ class MessageServer {
     std::string socket = {};  // the path of a Unix domain socket, instead of the endpoint; empty: none
     MessageLimits limits;
     absl::Duration grace;
-    size_t clients = 0;  // expected to come at once; the limit grows by this number
+    size_t clients = 0;  // expected to connect at the same time; raises the limit by this number
     Callers callers = Callers::kAll;
-    // Called once for each new stream. The function must open or end the stream, now or later. `method` is the name
-    // with which the client has called.
+    // Called once for each new stream. Must open or end the stream, either during the call or later. `method` is the
+    // name of the method that the client calls.
     std::function<void(absl::string_view method, MessageStream stream)> accept;
   };
 
-  // Errors: the errors of LoadHostsPlugin, ListenAt, ListenOnPath and ConnectionLimiter; UNAVAILABLE if gRPC cannot
-  // start.
+  // Errors: those of LoadHostsPlugin(), ListenAt(), ListenOnPath() and ConnectionLimiter::Create(); UNAVAILABLE if gRPC
+  // cannot start.
   static absl::StatusOr<std::unique_ptr<MessageServer>> Start(Options options);
 
   ~MessageServer();
@@ -119,27 +116,27 @@ class MessageServer {
   MessageServer& operator=(const MessageServer&) = delete;
 
   int port() const { return port_; }
-  // Returns how many connections have not authenticated, including connections that have ended.
+  // Returns the number of connections so far, open or closed, that have not authenticated.
   int64_t unauthenticated() const { return limiter_->unauthenticated(); }
 
  private:
   MessageServer(const ronda_hosts_plugin* plugin, Options options) : plugin_(plugin), options_(std::move(options)) {}
 
   absl::Status Listen();
-  // Passes a connection on to gRPC, or ends it if its caller is refused.
+  // Passes a connection to gRPC, or closes it if its caller is not accepted.
   void HandOver(UniqueFd socket) const;
 
   const ronda_hosts_plugin* const plugin_;
   const Options options_;
-  // The next three data members do not change after the server has started.
+  // Constant after the server has started.
   int port_ = 0;
   ronda_hosts_server* server_ = nullptr;
   std::unique_ptr<ConnectionLimiter> limiter_;
 };
 
-// A connection from one rank to another rank. The other rank may start later.
+// A connection to another rank, which may start later than this one.
 //
-// Thread-compatible, except Cancel, which is thread-safe. A MessageChannel may be destroyed before its streams have
+// Thread-compatible, except Cancel(), which is thread-safe. A MessageChannel may be destroyed before its streams have
 // closed.
 class MessageChannel {
  public:
@@ -153,11 +150,11 @@ class MessageChannel {
 
   enum class Absent { kIsAwaited, kIsAnError };
 
-  // Returns a stream, which begins when it is opened, and is ended by force after `timeout`. If the server does not
-  // listen yet, `absent` decides whether the stream waits or fails.
+  // Returns a stream, which starts when it is opened, and is cancelled after `timeout`. `absent` decides whether the
+  // stream waits or fails if the server is not listening yet.
   MessageStream Call(const std::string& method, Absent absent, absl::Duration timeout);
 
-  // By force, ends the stream that Call has returned last.
+  // Cancels the stream that Call() returned last.
   void Cancel();
 
  private:
@@ -167,8 +164,8 @@ class MessageChannel {
   ronda_hosts_channel* const channel_;
 };
 
-// Sends `request` on a stream that is not open yet, and waits for the answer or for the stream's end. Returns the
-// answer. Errors: the server's result; the errors of gRPC.
+// Opens `stream`, sends `request` and waits for the answer, which it returns. Errors: the server's error; gRPC's
+// errors.
 absl::StatusOr<std::string> CallOnce(MessageStream stream, const std::string& request);
 
 }  // namespace ronda

@@ -2,7 +2,7 @@
 
 #include "runtime/net/proof.h"
 
-// This file calls OpenSSL's SHA-256 functions directly. OpenSSL's EVP functions would add 3.7 MB (its providers) to
+// This file calls OpenSSL's SHA-256 functions directly, because its EVP functions would add 3.7 MB of providers to
 // libronda.so.
 #define OPENSSL_SUPPRESS_DEPRECATED
 #include <openssl/crypto.h>
@@ -53,7 +53,7 @@ absl::StatusOr<std::string> RandomBytes(size_t count) {
 }
 
 std::string SecretProof(absl::string_view secret, std::initializer_list<absl::string_view> fields) {
-  // The length of each field comes before the field, so that two different lists of fields never give the same text.
+  // Each field is prefixed with its length, so that different lists of fields never yield the same text.
   std::string text;
   for (const absl::string_view field : fields) absl::StrAppend(&text, field.size(), ":", field);
   return HmacSha256(secret, text);

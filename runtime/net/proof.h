@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// With these functions a process proves that it knows the job's secret, without sending the secret. A proof is the
-// HMAC-SHA256 over the fields of a message.
+// Functions with which a process proves that it knows the job's secret without sending it. A proof is the HMAC-SHA256
+// of the fields of a message.
 #ifndef RONDA_RUNTIME_NET_PROOF_H_
 #define RONDA_RUNTIME_NET_PROOF_H_
 
@@ -20,25 +20,24 @@ namespace ronda {
 inline constexpr size_t kNonceBytes = 32;
 inline constexpr size_t kProofBytes = 32;
 
-// Returns random bytes that no attacker can guess.
+// Returns cryptographically secure random bytes.
 // Errors: INTERNAL if the system provides no random bytes.
 absl::StatusOr<std::string> RandomBytes(size_t count);
 
-// Returns the proof of `fields`, which also covers the position where each field ends. The first field names the
-// purpose of the proof, so that the proof is not valid for another purpose with the same secret.
+// Returns the proof of `fields`, which also covers the fields' boundaries. The first field names the proof's purpose,
+// so that the proof is not valid for any other purpose with the same secret.
 // REQUIRES: `secret` is not empty.
 std::string SecretProof(absl::string_view secret, std::initializer_list<absl::string_view> fields);
 
-// Returns whether `proof` equals `expected`. The comparison always takes the same time, wherever the two texts differ.
+// Returns whether `proof` equals `expected`, in constant time.
 bool IsSameProof(absl::string_view proof, absl::string_view expected);
 
-// Keeps the nonces that have been issued and not used yet, so that each proof is accepted only once.
+// Stores the issued nonces that have not been used, so that each proof is accepted only once.
 //
 // Thread-compatible.
 class NonceLedger {
  public:
-  // `capacity` limits the memory that unauthenticated callers can use. If more nonces are issued, the oldest ones are
-  // forgotten.
+  // `capacity` limits the memory that unauthenticated callers can use. Beyond it, the oldest nonces are dropped.
   explicit NonceLedger(size_t capacity) : capacity_(capacity) {}
 
   void Issue(std::string nonce) {
@@ -46,7 +45,7 @@ class NonceLedger {
     outstanding_.push_back(std::move(nonce));
   }
 
-  // Returns whether `nonce` has been issued and has not been used yet. From then on, the nonce is used.
+  // Marks `nonce` as used. Returns false if it was not issued, or has been used or dropped.
   bool Consume(absl::string_view nonce) {
     const auto it = std::find(outstanding_.begin(), outstanding_.end(), nonce);
     if (it == outstanding_.end()) return false;

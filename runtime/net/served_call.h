@@ -13,8 +13,7 @@
 
 namespace ronda {
 
-// The server's end of a call, which has one request and one answer. A ServedCall deletes itself after the stream has
-// closed.
+// The server's end of a call: one request, one answer. A ServedCall deletes itself when the stream has closed.
 class ServedCall : public MessageStreamOwner {
  public:
   void OnMessage(absl::string_view request) final {
@@ -31,11 +30,11 @@ class ServedCall : public MessageStreamOwner {
 
   virtual void Serve(absl::string_view request) = 0;
 
-  // Must be called when the client has authenticated. Authenticated must be called before Answer, because the client
-  // may leave when it has got the answer.
+  // Must be called when the client has authenticated, and before Answer(), because the client may disconnect as soon as
+  // it has the answer.
   void Authenticated() const { stream_.Authenticated(); }
 
-  // Sends the answer to the client, as bytes or as a protobuf message. The caller must call Answer once per request.
+  // Sends the answer to the client, as bytes or as a protobuf message. Must be called exactly once per request.
   void Answer(const absl::StatusOr<std::string>& answer) {
     if (!answer.ok()) return stream_.End(answer.status());
     stream_.Write(*answer);

@@ -45,7 +45,7 @@ absl::StatusOr<UniqueFd> Listen(const SocketAddress& address, const std::string&
 
 absl::StatusOr<SocketAddress> ToSocketAddress(const Endpoint& endpoint) {
   SocketAddress address;
-  // The address is copied by memcpy, because C++ does not allow access to a sockaddr_storage through another type.
+  // Copies with memcpy, because C++ does not allow access to a sockaddr_storage through another type.
   if (endpoint.family == AddressFamily::kIPv4) {
     sockaddr_in ipv4 = {};
     ipv4.sin_family = AF_INET;
@@ -98,7 +98,7 @@ absl::StatusOr<UniqueFd> ListenAt(const Endpoint& endpoint) {
 
 absl::Status CheckRoute(const Endpoint& endpoint) {
   RONDA_ASSIGN_OR_RETURN(const SocketAddress address, ToSocketAddress(endpoint));
-  // connect() on a datagram socket sends no message. The kernel only looks for a route.
+  // connect() on a datagram socket sends nothing; the kernel only looks up a route.
   const UniqueFd socket(::socket(address.storage.ss_family, SOCK_DGRAM | SOCK_CLOEXEC, 0));
   if (socket.valid() && connect(socket.get(), address.get(), address.bytes) == 0) return absl::OkStatus();
   const absl::string_view advice = endpoint.loopback ? ": the loopback interface is down (ip link set lo up)" : "";

@@ -14,7 +14,7 @@
 
 namespace ronda {
 
-// An address of a socket, in the kernel's format.
+// A socket address in the kernel's format.
 struct SocketAddress {
   sockaddr_storage storage = {};
   socklen_t bytes = sizeof(storage);
@@ -24,25 +24,25 @@ struct SocketAddress {
 };
 
 // Converts an endpoint to the kernel's format.
-// Errors: INVALID_ARGUMENT if the address of the endpoint is not a numeric address of its family.
+// Errors: INVALID_ARGUMENT if the endpoint's address is not a numeric address of its family.
 absl::StatusOr<SocketAddress> ToSocketAddress(const Endpoint& endpoint);
 
-// Returns for example "127.0.0.1:4711" or "[::1]:4711". For a Unix domain socket, returns "unix".
+// Returns text such as "127.0.0.1:4711" or "[::1]:4711", and "unix" for a Unix domain socket.
 std::string NumericText(const SocketAddress& address);
 
 // Returns the port to which a socket is bound. Errors: INTERNAL with the system's text.
 absl::StatusOr<int> BoundPort(int fd);
 
-// Returns a non-blocking socket that listens at the endpoint, whose port may be 0. ListenAt() succeeds even if
-// connections of an earlier job are still in TIME_WAIT.
+// Returns a non-blocking socket that listens at the endpoint, whose port may be 0. Succeeds even if connections of an
+// earlier job are still in TIME_WAIT.
 // Errors: ALREADY_EXISTS if another program uses the port; FAILED_PRECONDITION for any other reason.
 absl::StatusOr<UniqueFd> ListenAt(const Endpoint& endpoint);
 
 // Checks that this host has a route to the endpoint. Errors: FAILED_PRECONDITION with the reason.
 absl::Status CheckRoute(const Endpoint& endpoint);
 
-// Returns a non-blocking Unix domain socket that listens at `path`. The new socket takes the place of an existing
-// socket with this path. Errors: INVALID_ARGUMENT if the path is too long; FAILED_PRECONDITION for any other reason.
+// Returns a non-blocking Unix domain socket that listens at `path`, where it replaces any existing socket. Errors:
+// INVALID_ARGUMENT if the path is too long; FAILED_PRECONDITION for any other reason.
 absl::StatusOr<UniqueFd> ListenOnPath(const std::string& path);
 
 }  // namespace ronda

@@ -24,14 +24,14 @@
 namespace ronda {
 namespace {
 
-// The names of the calls in proto/ronda/v1/rendezvous.proto.
+// The method names of the service in proto/ronda/v1/rendezvous.proto.
 constexpr char kChallenge[] = "/ronda.v1.Rendezvous/Challenge";
 constexpr char kJoin[] = "/ronda.v1.Rendezvous/Join";
 
-// Rank 0 does not buffer a larger request. The largest JoinRequest that the codec accepts is below 40 KiB.
+// Rank 0 rejects larger requests without buffering them. The codec accepts no JoinRequest of 40 KiB or more.
 constexpr size_t kMaxRequestBytes = size_t{64} << 10;
 
-// How long the destructor of the server waits until the last answers have been sent.
+// How long the server's destructor waits for the last answers to be sent.
 constexpr absl::Duration kShutdownGrace = absl::Seconds(5);
 
 bool Parse(absl::string_view bytes, google::protobuf::MessageLite* message) {
@@ -48,7 +48,7 @@ class ChallengeCall final : public ServedCall {
   RendezvousService* const service_;
 };
 
-// A call of Join. The call waits for its answer without blocking a thread.
+// A Join call, which waits for its answer without blocking a thread.
 class JoinCall final : public ServedCall {
  public:
   JoinCall(RendezvousService* service, MessageStream stream) : ServedCall(std::move(stream)), service_(service) {}
@@ -64,8 +64,7 @@ class JoinCall final : public ServedCall {
   }
 
  private:
-  // This object outlives the function Serve: even if the answer comes earlier, the stream closes only after Serve has
-  // returned.
+  // This object outlives Serve(): even if the answer arrives earlier, the stream closes only after Serve() returns.
   void Serve(absl::string_view bytes) override {
     v1::JoinRequest request;
     if (!Parse(bytes, &request)) {
@@ -73,7 +72,7 @@ class JoinCall final : public ServedCall {
     }
     const std::optional<RendezvousService::Ticket> ticket =
         service_->Join(request, [this](const absl::StatusOr<v1::JoinResponse>& answer) {
-          // Authenticated() comes before the answer, because the rank may leave when it has got the answer.
+          // Authenticated() must come before the answer, because the rank may disconnect as soon as it has the answer.
           if (answer.ok()) Authenticated();
           Answer(answer);
         });
@@ -94,7 +93,7 @@ class JoinCall final : public ServedCall {
   bool is_cancelled_ ABSL_GUARDED_BY(mu_) = false;
 };
 
-// Handles a new call to `service`, which `stream` carries.
+// Handles a new call to `service` on `stream`.
 void Accept(RendezvousService* service, absl::string_view method, MessageStream stream) {
   if (method == kChallenge) return stream.Open(new ChallengeCall(service, stream));
   if (method == kJoin) return stream.Open(new JoinCall(service, stream));
@@ -111,11 +110,10 @@ RendezvousService::Options ServiceOptions(const RendezvousServer::Options& optio
           .timeout = options.timeout};
 }
 
-// How much longer this rank waits than rank 0. Rank 0 answers at its own deadline, and its error says more than this
-// rank's error would.
+// How much longer this rank waits than rank 0, whose deadline error is more informative than this rank's would be.
 constexpr absl::Duration kAnswerGrace = absl::Seconds(5);
 
-// The upper limit for the deadline that rank 0 sends in its answer: the longest possible RONDA_START_TIMEOUT.
+// Limits the wait that rank 0 announces in its answer: the largest RONDA_START_TIMEOUT.
 constexpr absl::Duration kMaxWait = absl::Hours(24);
 
 absl::StatusOr<v1::ChallengeResponse> Challenge(MessageChannel& channel, const RendezvousClientOptions& options) {
@@ -154,8 +152,7 @@ absl::StatusOr<v1::JoinResponse> Join(MessageChannel& channel, const v1::Challen
   return response;
 }
 
-// Checks the route to an endpoint on loopback. A route to another host is not checked, because the route may appear
-// later.
+// Checks the route to a loopback endpoint. A route to any other host may still appear later.
 absl::Status CheckLoopback(const Endpoint& endpoint) {
   return endpoint.loopback ? CheckRoute(endpoint) : absl::OkStatus();
 }
@@ -227,28 +224,28 @@ absl::StatusOr<MemberList> RendezvousServer::Await() { return impl_->Await(); }
 
 namespace {
 
-// If the job has no secret, checks that rank 0 belongs to the same user.
+// If the job has no secret, checks that rank 0 runs as the same user.
 absl::Status CheckUserOfRankZero(const RendezvousClientOptions& options) {
   return options.secret.empty() ? CheckListener(options.endpoint) : absl::OkStatus();
 }
 
 absl::StatusOr<MemberList> JoinOnce(const RendezvousClientOptions& options) {
-  // The channel accepts messages of any length, because the table of a large job is long. DecodeMemberList checks the
-  // table.
+  // The channel does not limit the message length, because a large job has a long table, which DecodeMemberList()
+  // checks.
   RONDA_ASSIGN_OR_RETURN(const std::unique_ptr<MessageChannel> channel,
                          MessageChannel::Connect(options.plugin, options.endpoint, {}));
-  // The user is checked before the call, because a rank 0 of another user would not answer.
+  // Checks the user before the call, because a rank 0 of a different user would not answer.
   RONDA_RETURN_IF_ERROR(CheckUserOfRankZero(options));
   const absl::StatusOr<v1::ChallengeResponse> challenge = Challenge(*channel, options);
-  // The user is checked again, because rank 0 may have begun to listen between the first check and the call.
+  // Checks the user again, because rank 0 may have started listening between the first check and the call.
   RONDA_RETURN_IF_ERROR(CheckUserOfRankZero(options));
   RONDA_RETURN_IF_ERROR(challenge.status());
   RONDA_ASSIGN_OR_RETURN(const v1::JoinResponse response, Join(*channel, *challenge, options));
   return DecodeMemberList(response, options.claim);
 }
 
-// If rank 0 is still in an earlier epoch, this rank pauses for this time before it tries again. A rank 0 in an earlier
-// epoch has been notified of the later epoch, and will end.
+// The pause before this rank tries again to join a rank 0 that is still in an earlier epoch. The attempt has told that
+// rank 0 about the later epoch, so it will exit.
 constexpr absl::Duration kPauseBetweenEpochs = absl::Milliseconds(20);
 
 }  // namespace

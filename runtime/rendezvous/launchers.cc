@@ -22,18 +22,18 @@
 namespace ronda {
 namespace {
 
-// The largest size of a job. No job is so large, and products of ranks and sizes do not overflow below this limit.
+// The largest size of a job. Below it, products of ranks and sizes do not overflow.
 constexpr int64_t kMaxSize = 1 << 20;
 constexpr size_t kMaxAddressLength = 255;
 constexpr absl::string_view kDefaultMasterAddress = "127.0.0.1";
 
-// If a job specifies no port, Ronda chooses one of these ports. Neither well-known services nor outgoing connections
-// use these ports.
+// Ronda picks a port in this range for a job that does not specify one. Neither well-known services nor outgoing
+// connections use these ports.
 constexpr int64_t kDerivedPorts = 20000;
 constexpr int64_t kDerivedPortCount = 12000;
 
-// For the store of another library, Ronda chooses one of these ports. Neither well-known services nor outgoing
-// connections use these ports.
+// Ronda picks a port in this range for another library's store. Neither well-known services nor outgoing connections
+// use these ports.
 constexpr int64_t kStorePorts = 10000;
 constexpr int64_t kStorePortCount = 10000;
 
@@ -43,8 +43,7 @@ absl::Status MissingVariable(VariableName missing, VariableName given, const std
                                                  "\" is: set both, or neither for a job of one rank"));
 }
 
-// Returns whether `address` can be a name or a literal address. Whether the host exists is checked only when the
-// address is used.
+// Returns whether `address` looks like a host name or a numeric address. Does not check whether the host exists.
 bool IsValidAddress(absl::string_view address) {
   if (address.empty() || address.size() > kMaxAddressLength) return false;
   return std::all_of(address.begin(), address.end(), [](unsigned char c) {
@@ -52,7 +51,7 @@ bool IsValidAddress(absl::string_view address) {
   });
 }
 
-// Returns whether the address contains a port, as in "alpha:29500". An IPv6 address has two or more colons.
+// Returns whether the address includes a port, as in "alpha:29500". An IPv6 address has two or more colons.
 bool HasPort(absl::string_view address) { return std::count(address.begin(), address.end(), ':') == 1; }
 
 // Reads the address and the port of rank 0 from a text such as "10.0.0.1:6170" or "[fd00::1]:6170".
@@ -71,8 +70,8 @@ bool ReadEndpoint(absl::string_view text, JobEnvironment* job) {
   return true;
 }
 
-// Returns a text with the proper form of an address, for an error about the invalid `address`. Users often write a port
-// or blanks into an address.
+// Describes the expected format for an error about the invalid `address`. Users often add a port or blanks to an
+// address.
 std::string ProperAddress(absl::string_view address, VariableName port_name) {
   constexpr absl::string_view kForm = "a host name, an IPv4 address or an IPv6 address, without blanks and brackets";
   JobEnvironment split;
@@ -81,7 +80,7 @@ std::string ProperAddress(absl::string_view address, VariableName port_name) {
                       split.master_port);
 }
 
-// Reads where rank 0 listens. Each of the two variables replaces the value that was read before.
+// Reads the address and port at which rank 0 listens. Each variable that is set replaces the value in `job`.
 absl::Status ReadMaster(const EnvironmentVariables& variables, VariableName address_name, VariableName port_name,
                         JobEnvironment* job) {
   int64_t port = job->master_port;
@@ -95,8 +94,8 @@ absl::Status ReadMaster(const EnvironmentVariables& variables, VariableName addr
   return absl::OkStatus();
 }
 
-// Reads the address of rank 0 from RONDA_MASTER_ADDR and RONDA_MASTER_PORT. With RONDA_MASTER_ADDR and
-// RONDA_MASTER_PORT, Ronda can be used together with torchrun, whose own store listens on MASTER_PORT.
+// Reads the address of rank 0 from RONDA_MASTER_ADDR and RONDA_MASTER_PORT. They let Ronda work alongside torchrun,
+// whose own store listens on MASTER_PORT.
 absl::Status CompleteMaster(const EnvironmentVariables& variables, JobEnvironment* job) {
   RONDA_RETURN_IF_ERROR(ReadMaster(variables, "RONDA_MASTER_ADDR", "RONDA_MASTER_PORT", job));
   if (job->master_port == 0 && !job->master_address.empty()) {
@@ -140,9 +139,8 @@ absl::Status CompletePaddle(const EnvironmentVariables& variables, JobEnvironmen
   return absl::OkStatus();
 }
 
-// Sets the job's id from `prefix` and `parts`, which identify the job among all jobs of one launcher. If a part is
-// missing, the job's id is not set. The id is only used to name shared memory. So it is set only if all ranks are on
-// one host.
+// Sets the job id to `prefix` and `parts`, which identify the job among all jobs of one launcher. Does not set it if a
+// part is missing, or if the job has several hosts, because the id only names shared memory.
 void SetJobId(absl::string_view prefix, const std::vector<std::optional<std::string>>& parts, JobEnvironment* job) {
   if (job->local_size != job->size) return;
   std::string id(prefix);
@@ -171,7 +169,7 @@ absl::Status ReadSlurmHosts(const EnvironmentVariables& variables, JobEnvironmen
     return InvalidVariable("SLURM_STEP_TASKS_PER_NODE", *tasks,
                            absl::StrCat("counts of tasks on hosts, this one too, that add up to ", job->size));
   }
-  // If the job has only one host, this host's number of tasks is known even if the number of the host is not.
+  // If the job has only one host, its number of tasks is known even without its host number.
   if (node || last == 0) job->local_size = here;
   return absl::OkStatus();
 }
@@ -179,7 +177,7 @@ absl::Status ReadSlurmHosts(const EnvironmentVariables& variables, JobEnvironmen
 absl::Status CompleteSlurm(const EnvironmentVariables& variables, JobEnvironment* job) {
   RONDA_RETURN_IF_ERROR(ReadSlurmHosts(variables, job));
   SetJobId("slurm", {variables.Get("SLURM_JOB_ID"), variables.Get("SLURM_STEP_ID")}, job);
-  // Ranks that find each other through MPI need no secret. Without MPI, only the user could give all ranks a secret.
+  // Ranks that find each other through MPI get their secret from rank 0. Without MPI, only the user can provide one.
   if (job->mpi.use == MpiEnvironment::Use::kAlways) return absl::OkStatus();
   const std::optional<std::string> list = variables.Get("SLURM_STEP_NODELIST");
   if (!list) return absl::OkStatus();
@@ -202,7 +200,7 @@ struct StoreAddress {
 
 std::optional<StoreAddress> NoStore(const EnvironmentVariables&, const JobEnvironment&) { return std::nullopt; }
 
-// Derives a store's address from the job's id, which identifies a job on one host.
+// Derives a store's address from the job id, which identifies the job on its host.
 std::optional<StoreAddress> StoreOfJobId(const EnvironmentVariables&, const JobEnvironment& job) {
   if (job.job_id.empty()) return std::nullopt;
   uint64_t hash = 0xcbf29ce484222325;  // FNV-1a, which is the same in every process
@@ -228,27 +226,27 @@ struct LauncherVariables {
   const char* source;
   VariableName rank;
   VariableName size;
-  VariableName size_list;  // each item is a rank; used if `size` is not set
-  VariableName index;      // the rank, if `rank` is not set and another program numbers the processes
+  VariableName size_list;  // a list with one item per rank; used if `size` is not set
+  VariableName index;      // another program's number for this process; the rank if `rank` is not set
   VariableName local_rank;
   VariableName local_size;
   VariableName cross_rank;
   VariableName cross_size;
-  // If one of these variables is set, this launcher has started the job. Incomplete settings are then an error. If no
-  // such variable of any launcher is set, the job has one rank.
+  // If one of these variables is set, this launcher started the job, and incomplete settings are an error. If no
+  // launcher has such a variable set, the job has one rank.
   VariableName signs[6] = {};
-  // Reads the other variables of the launcher. The rank and the size have been read before.
+  // Reads the launcher's other variables, after the rank and the size.
   absl::Status (*complete)(const EnvironmentVariables&, JobEnvironment*) = CompleteNothing;
   // Where rank 0 may listen for another library, if the launcher does not set MASTER_ADDR and MASTER_PORT.
   std::optional<StoreAddress> (*store)(const EnvironmentVariables&, const JobEnvironment&) = NoStore;
 };
 
-// In an Indexed Job, Kubernetes gives each pod only its number, and no other fact about the job.
+// In an Indexed Job, Kubernetes tells each pod its number, and nothing else about the job.
 constexpr VariableName kKubernetesIndex = "JOB_COMPLETION_INDEX";
 
-// Ronda uses the first launcher in this list that has one of its `signs` in the environment. If torchrun's variables
-// are set, FindLauncher may prefer a later launcher of the list. Slurm comes after MPICH, because MPICH's mpiexec
-// starts its agents with srun.
+// Ronda uses the first launcher in this list with one of its `signs` in the environment. If that is torchrun,
+// FindLauncher() may prefer a later launcher. Slurm comes after MPICH, because MPICH's mpiexec starts its agents with
+// srun.
 constexpr LauncherVariables kLaunchers[] = {
     {.launcher = Launcher::kRondarun,
      .source = "rondarun",
@@ -309,8 +307,8 @@ constexpr LauncherVariables kLaunchers[] = {
      .signs = {"PMI_RANK", "PMI_SIZE"}},
 };
 
-// A variable that shows that the user wants a job with several ranks, although no launcher has set one of its `signs`.
-// `missing` is the variable that the user must also set.
+// A variable that shows that the user wants several ranks even if no launcher's `signs` are set. `missing` is the
+// variable that the user must also set.
 struct SignOfAnyJob {
   VariableName sign;
   VariableName missing;
@@ -326,8 +324,8 @@ struct Found {
   VariableName sign;
 };
 
-// Returns whether the variable `name` is set and shows that a launcher has started this process. A shell in an
-// allocation of Slurm has Slurm's variables, but is not a task of a job step.
+// Returns whether the variable `name` shows that a launcher started this process. A shell in a Slurm allocation has
+// Slurm's variables, but is not a task of a job step.
 bool IsSign(const EnvironmentVariables& variables, VariableName name) {
   const std::optional<std::string> value = variables.Get(name);
   if (!value || name.view() != "SLURM_STEP_ID") return value.has_value();
@@ -338,7 +336,7 @@ absl::Status CheckNoJobIsMeant(const EnvironmentVariables& variables) {
   for (const auto& [sign, missing] : kSignsOfAnyJob) {
     if (variables.IsSet(sign)) return MissingVariable(missing, sign, variables.Get(sign));
   }
-  // If PRRTE is used without Open MPI, only the PMIx library knows the number of processes.
+  // Under PRRTE without Open MPI, only the PMIx library knows the number of processes.
   const std::optional<std::string> number = variables.Get("PMIX_RANK");
   if (!number) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat(
@@ -348,8 +346,7 @@ absl::Status CheckNoJobIsMeant(const EnvironmentVariables& variables) {
       "unset PMIX_RANK"));
 }
 
-// Reads a rank within a group, and the group's size. The rank or the size may be missing. `limit` is the largest
-// possible size.
+// Reads a rank within a group, and the size of the group, which is at most `limit`. Either may be missing.
 absl::Status ReadGroup(const EnvironmentVariables& variables, VariableName rank_name, VariableName size_name, int limit,
                        std::optional<int>* rank, std::optional<int>* size) {
   if (size_name.exists()) {
@@ -382,7 +379,7 @@ absl::Status ReadRanks(const EnvironmentVariables& variables, const Found& found
   return ReadGroup(variables, names.cross_rank, names.cross_size, job->size, &job->cross_rank, &job->cross_size);
 }
 
-// Returns the first of `launchers` that has one of its `signs` in the environment.
+// Returns the first of `launchers` with one of its `signs` in the environment.
 Found FindAmong(absl::Span<const LauncherVariables> launchers, const EnvironmentVariables& variables) {
   for (const LauncherVariables& launcher : launchers) {
     for (const VariableName sign : launcher.signs) {
@@ -398,10 +395,9 @@ std::optional<StoreAddress> StoreOf(const Found& found, const EnvironmentVariabl
   return is_complete ? found.launcher->store(variables, job) : std::nullopt;
 }
 
-// Returns whether torchrun's variables agree with those of the launcher that was found: in the rank, the size and the
-// address. Frameworks and scripts of users copy the variables of MPI's or Slurm's launcher to torchrun's variables.
-// Ronda itself copies these variables for other libraries. If the variables are copies, only the launcher that was
-// found knows where the ranks meet.
+// Returns whether torchrun's variables have the same rank, size and address as those of the launcher in `found`.
+// Frameworks, user scripts and Ronda itself copy the variables of MPI or Slurm launchers to torchrun's variables. If
+// so, only the variables of the launcher in `found` say where the ranks meet.
 bool IsCopiedFrom(const Found& found, const EnvironmentVariables& variables) {
   const LauncherVariables& launcher = *found.launcher;
   const auto are_equal = [&](VariableName copy, VariableName original) {
@@ -432,7 +428,7 @@ absl::Status ReadJobId(const EnvironmentVariables& variables, JobEnvironment* jo
   return absl::OkStatus();
 }
 
-// Reads the job's secret, whose value must never appear in an error or in the log.
+// Reads the job's secret, which must never appear in an error or in the log.
 absl::Status ReadJobSecret(const EnvironmentVariables& variables, JobEnvironment* job) {
   const std::optional<std::string> secret = variables.Get("RONDA_JOB_SECRET");
   if (!secret) return absl::OkStatus();
@@ -444,8 +440,8 @@ absl::Status ReadJobSecret(const EnvironmentVariables& variables, JobEnvironment
   return absl::OkStatus();
 }
 
-// The MPI whose MPI_Init would find the other ranks. The result does not depend on the launcher whose variables contain
-// the rank, because srun, or a script that mpirun starts, can set any launcher's variables.
+// Returns the MPI whose MPI_Init would find the other ranks. This need not be the launcher that the rank comes from,
+// because srun, or a script under mpirun, can set any launcher's variables.
 MpiEnvironment::Launcher FindMpi(const EnvironmentVariables& variables) {
   for (const VariableName sign : {VariableName("OMPI_COMM_WORLD_SIZE"), VariableName("PMIX_RANK")}) {
     if (variables.IsSet(sign)) return MpiEnvironment::Launcher::kOpenMpi;

@@ -20,18 +20,17 @@
 namespace ronda {
 namespace {
 
-// The pause between two looks for messages.
+// The pause between two polls for messages.
 constexpr absl::Duration kPollInterval = absl::Microseconds(200);
 
-// The other ranks wait this much longer than rank 0, because rank 0 knows best which ranks are missing.
+// How much longer the other ranks wait than rank 0, because rank 0 knows best which ranks are missing.
 constexpr absl::Duration kGrace = absl::Seconds(5);
 
-// For this time, rank 0 tries to send the reason why there is no job. A rank that is absent may never receive the
-// reason.
+// How long rank 0 tries to send the reason why there is no job. An absent rank may never receive it.
 constexpr absl::Duration kFinalMessageTimeout = absl::Seconds(1);
 
-// Returns the content of an answer's last frame. The content is empty if there is a list of members, or else says why
-// there is no list.
+// Returns the content of an answer's last frame: empty if there is a member list, otherwise the reason why there is
+// none.
 std::string EncodeVerdict(const absl::Status& status) { return status.ok() ? "" : Encode(FailureFrame{status}); }
 
 absl::Status DecodeVerdict(const std::string& content, int size) {

@@ -16,12 +16,11 @@
 
 namespace ronda {
 
-// The rendezvous by the messages of a PointToPoint instead of a gRPC server. Every rank sends rank 0 a message about
-// itself. When rank 0 has the messages of all ranks, it sends them the list of members, or the reason why there is no
-// list.
+// A rendezvous through a PointToPoint instead of a gRPC server. Every rank sends rank 0 a message about itself. Once
+// rank 0 has all messages, it sends every rank the member list, or the reason why there is none.
 //
-// Thread-compatible. If Run fails, some transfers may still be in progress. So after this object has been destroyed,
-// `messages` must not be called again.
+// Thread-compatible. If Run() fails, some transfers may still be in progress, so `messages` must not be used after this
+// object has been destroyed.
 class MessageRendezvous {
  public:
   struct Options {
@@ -33,9 +32,9 @@ class MessageRendezvous {
   // `messages` must connect all ranks of the job, and must outlive this object.
   MessageRendezvous(PointToPoint& messages, Options options) : messages_(messages), options_(std::move(options)) {}
 
-  // Carries out the rendezvous. Blocks until rank 0 has the messages of all ranks.
-  // Errors: DEADLINE_EXCEEDED that names the missing ranks; FAILED_PRECONDITION, on all ranks, if ranks differ in facts
-  // that must be equal; INVALID_ARGUMENT if a claim makes no sense; the library's errors.
+  // Runs the rendezvous. Blocks until rank 0 has the messages of all ranks.
+  // Errors: DEADLINE_EXCEEDED that names the missing ranks; FAILED_PRECONDITION, on all ranks, if the ranks differ in
+  // facts that must be equal; INVALID_ARGUMENT if a claim is invalid; the errors of `messages`.
   absl::StatusOr<MemberList> Run();
 
  private:

@@ -28,8 +28,7 @@ struct Requirement {
   absl::string_view remedy;
 };
 
-// The order of the requirements matters, because a difference in one requirement can cause differences in later
-// requirements.
+// The order matters, because a difference in one fact can cause differences in later ones.
 constexpr Requirement kRequirements[] = {
     {kVersionFact, "install one version on all hosts"},
     {kByteOrderFact, "use hosts of one byte order"},
@@ -43,14 +42,14 @@ absl::string_view ValueOf(const Member& member, absl::string_view fact) {
   return fact == kVersionFact ? absl::string_view(member.version) : FactOf(member, fact);
 }
 
-// The indices of all members that have the same value of a fact.
+// The members, by index, that share one value of a fact.
 struct Opinion {
   absl::string_view value;
   std::vector<size_t> holders;
 };
 
-// Groups the members by their value of `fact`. The first group has the most members. If two groups have equally many
-// members, the group of rank 0 comes first. The other groups are in the order of their lowest ranks.
+// Groups the members by their value of `fact`. The largest group comes first; of several largest groups, the one with
+// the lowest rank. The other groups are in the order of their lowest ranks.
 std::vector<Opinion> OpinionsOn(const std::vector<Member>& members, absl::string_view fact) {
   std::vector<Opinion> opinions;
   absl::btree_map<absl::string_view, size_t> place;
@@ -97,7 +96,7 @@ constexpr char kHeartbeatTimeout[] = "RONDA_HEARTBEAT_TIMEOUT";
 constexpr absl::string_view kUnset = "unset";
 constexpr absl::string_view kMpiUses[] = {"unset", "0", "1"};  // by MpiEnvironment::Use
 
-// Values of facts are cut to this length, which the rendezvous accepts.
+// Longer values of facts are truncated to this length, which the rendezvous accepts.
 constexpr size_t kMaxValueBytes = 200;
 
 std::string Printable(absl::string_view text) {

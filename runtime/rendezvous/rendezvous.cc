@@ -31,7 +31,7 @@ namespace {
 
 constexpr size_t kJobIdBytes = 16;
 constexpr size_t kSecretBytes = 32;
-// The length of the suffix that each host appends to the job's id.
+// The length of the suffix that each host appends to the job id.
 constexpr size_t kHostSuffixBytes = 8;
 
 // The tag for MpiSession::Connect. Later calls may reuse this tag.
@@ -51,16 +51,16 @@ JoinClaim ClaimOf(const Config& config, absl::string_view mpi_library) {
           .epoch = job.epoch};
 }
 
-// Returns the launcher's name for the job, with which the launcher can find shared memory that the job has left behind.
-// If the launcher has given no such name, returns a random name.
+// Returns the launcher's job id, by which the launcher can find shared memory that the job leaves behind, or a random
+// id if the launcher has set none.
 absl::StatusOr<std::string> JobIdOf(const JobEnvironment& job) {
   if (!job.job_id.empty() && job.job_id.size() + kHostSuffixBytes <= kMaxJobIdLength) return job.job_id;
   RONDA_ASSIGN_OR_RETURN(const std::string id, RandomBytes(kJobIdBytes));
   return absl::BytesToHexString(id);
 }
 
-// Returns the address at which other ranks reach this rank. If the address of rank 0 is on loopback, all ranks are on
-// one host. So the address of this rank is also on loopback.
+// Returns the address at which other ranks can reach this rank. If rank 0's address is on loopback, all ranks are on
+// one host, and this rank's address is on loopback too.
 absl::StatusOr<Endpoint> OwnEndpoint(const Config& config, const Endpoint& rendezvous) {
   Endpoint endpoint = rendezvous;
   if (config.job.rank != kCoordinatorRank && !rendezvous.loopback) {
@@ -75,9 +75,9 @@ absl::StatusOr<std::unique_ptr<TcpListener>> TryToListen(const Config& config, c
   return TcpListener::Start(endpoint);
 }
 
-// Opens the listener to which other ranks connect for control messages and data, and stores the listener's address in
-// `self`. A rank with children in the tree of control messages needs a listener. For other ranks nullptr is no error,
-// because most jobs exchange no data over TCP. A job that needs the missing listener reports the error later.
+// Opens the listener to which other ranks connect for control messages and data, and stores its address in `self`. A
+// rank with children in the control tree fails if it cannot listen. Other ranks return nullptr instead, because most
+// jobs exchange no data over TCP; a job that does reports the error later.
 absl::StatusOr<std::unique_ptr<TcpListener>> Listen(const Config& config, const Endpoint& rendezvous, Member* self) {
   absl::StatusOr<std::unique_ptr<TcpListener>> listener = TryToListen(config, rendezvous);
   if (!listener.ok() && HasControlChildren(config.job.rank, config.job.size)) return listener.status();
@@ -90,7 +90,7 @@ absl::StatusOr<std::unique_ptr<TcpListener>> Listen(const Config& config, const 
   return listener;
 }
 
-// The state of rank 0 before the other ranks join. Once a Host exists, the other ranks can join.
+// What rank 0 has opened so that the other ranks can join.
 struct Host {
   std::unique_ptr<RendezvousServer> server;
   std::unique_ptr<TcpListener> tcp_listener;
@@ -135,7 +135,7 @@ absl::StatusOr<RendezvousResult> JoinAt(const Config& config, RendezvousClientOp
   return result;
 }
 
-// Returns where rank 0 of a job that MPI has started accepts the other ranks.
+// Returns the address at which rank 0 of a job that MPI started accepts the other ranks.
 absl::StatusOr<Endpoint> ChooseRendezvousAddress(const Config& config) {
   if (config.job.local_size == config.job.size) return ResolveEndpoint(kLoopback, 0);
   return ChooseAddress(InterfaceAddresses(), config.network.interfaces);
@@ -151,7 +151,7 @@ absl::StatusOr<Host> OpenAnywhere(const Config& config, JoinClaim claim, v1::Mee
   return host;
 }
 
-// Joins the other ranks by messages of MPI. No network address is needed.
+// Joins the other ranks through MPI messages, without any network address.
 absl::StatusOr<RendezvousResult> RendezvousByMessages(const Config& config, MpiSession& session, JoinClaim claim) {
   std::vector<RankId> all(static_cast<size_t>(config.job.size));
   std::iota(all.begin(), all.end(), 0);
@@ -161,8 +161,7 @@ absl::StatusOr<RendezvousResult> RendezvousByMessages(const Config& config, MpiS
       *messages, {.job_id = std::move(job_id), .claim = std::move(claim), .timeout = config.tunables.start_timeout});
   absl::StatusOr<MemberList> member_list = rendezvous.Run();
   if (!member_list.ok()) {
-    // LeaveWithoutEnd must come before the unfinished transfers are destroyed, so that MPI no longer uses their
-    // buffers.
+    // Must come before the unfinished transfers are destroyed, so that MPI no longer uses their buffers.
     session.LeaveWithoutEnd();
     return member_list.status();
   }
@@ -186,7 +185,7 @@ absl::StatusOr<RendezvousResult> InviteByMessages(const Config& config, MpiSessi
 absl::StatusOr<RendezvousResult> InviteThroughMpi(const Config& config, MpiSession& session, JoinClaim claim) {
   v1::MeetingPoint point;
   absl::StatusOr<Host> host = OpenAnywhere(config, claim, &point);
-  // The other ranks must get `point` even if `host` is an error.
+  // Sends `point` even if `host` is an error, because the other ranks wait for it.
   if (!host.ok()) point.set_error(ToString(claim.member.peer) + ": " + std::string(host.status().message()));
   RONDA_RETURN_IF_ERROR(session.Broadcast(point.SerializeAsString()).status());
   if (!host.ok()) return host.status();
@@ -205,7 +204,7 @@ absl::StatusOr<RendezvousResult> FollowThroughMpi(const Config& config, MpiSessi
       {.endpoint = endpoint, .secret = point.secret(), .claim = std::move(claim), .timeout = {}, .advice = kMpiAdvice});
 }
 
-// Looks up the name of rank 0's host.
+// Resolves the name of rank 0's host.
 absl::StatusOr<Endpoint> LookUpMaster(const Config& config) {
   constexpr absl::Duration kPause = absl::Milliseconds(200);
   const absl::Time deadline = SteadyNow() + config.tunables.start_timeout;

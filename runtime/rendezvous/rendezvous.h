@@ -15,27 +15,26 @@
 
 namespace ronda {
 
-// The facts that one rank has about the other ranks after the rendezvous at rank 0.
+// What a rank knows about the other ranks after the rendezvous.
 struct RendezvousResult {
   MemberList member_list;
   std::string secret;  // of the job; may be empty if all ranks are on loopback
-  // The listener for messages over TCP, or nullptr if this rank has no address for messages over TCP. In the list of
-  // members, a member without a port has no listener. If control messages go over TCP, a rank with children in the tree
-  // of control messages has a listener.
+  // The listener for messages over TCP, or nullptr if this rank has no address for them; its port in the member list is
+  // then 0. A rank with children in the control tree always has a listener if control messages go over TCP.
   std::unique_ptr<TcpListener> tcp_listener;
-  // The way in which ranks on different hosts exchange control messages. Unless this is TCP, no rank has a listener.
+  // How ranks on different hosts exchange control messages. Ranks have listeners only if this is TCP.
   NetworkSettings::Control control = NetworkSettings::Control::kTcp;
 };
 
-// Carries out the rendezvous at the master address in `config`. Blocks until all ranks have joined. `mpi_library` names
-// the MPI that this rank would use. Errors: the errors of ResolveEndpoint, RendezvousServer and JoinRendezvous;
-// NOT_FOUND if no network interface fits.
+// Runs the rendezvous at the master address in `config`. Blocks until all ranks have joined. `mpi_library` names the
+// MPI library that this rank would use. Errors: those of ResolveEndpoint(), RendezvousServer and JoinRendezvous();
+// NOT_FOUND if no network interface is suitable.
 absl::StatusOr<RendezvousResult> RendezvousAtAddress(const Config& config, absl::string_view mpi_library);
 
-// Carries out the rendezvous at an address that rank 0 chooses, with a secret that rank 0 generates. Rank 0 broadcasts
-// the address and the secret through MPI. If the settings of rank 0 ask for control messages over MPI, the rendezvous
-// itself uses only messages of MPI.
-// Errors: as RendezvousAtAddress, on all ranks; the errors of MPI.
+// Runs the rendezvous at an address that rank 0 chooses, with a secret that rank 0 generates and broadcasts together
+// with the address through MPI. If rank 0's settings ask for control messages over MPI, the rendezvous uses only MPI
+// messages.
+// Errors: those of RendezvousAtAddress(), on all ranks; MPI errors.
 absl::StatusOr<RendezvousResult> RendezvousThroughMpi(const Config& config, MpiSession& session);
 
 }  // namespace ronda

@@ -20,8 +20,7 @@ namespace {
 constexpr size_t kMaxTextBytes = 255;
 constexpr int kMaxFacts = 64;
 
-// Checks that a text has only printable characters, because it appears in the errors and on the terminals of other
-// ranks.
+// Checks that a text is printable, because it appears in errors and on terminals of other ranks.
 absl::Status CheckText(absl::string_view field, absl::string_view text) {
   if (text.empty() || text.size() > kMaxTextBytes) {
     return absl::InvalidArgumentError(
@@ -95,7 +94,7 @@ bool SameProcess(const Member& a, const Member& b) {
   return a.peer.host == b.peer.host && a.peer.pid == b.peer.pid && a.host_id == b.host_id;
 }
 
-// The length of each text comes before the text, so that two different lists of facts never give the same result.
+// Each text is prefixed with its length, so that different lists of facts never yield the same result.
 std::string SignedFacts(const std::vector<Fact>& facts) {
   std::string text;
   for (const Fact& fact : facts) {
@@ -119,8 +118,7 @@ v1::JoinResponse EncodeMemberList(const MemberList& member_list) {
   v1::JoinResponse response;
   response.set_job_id(member_list.job_id);
   for (const Member& member : member_list.members) *response.add_members() = EncodeMember(member);
-  // Only the facts of rank 0 are sent. With the facts of all ranks, the answers in a large job would be many times
-  // longer.
+  // Sends only rank 0's facts: those of all ranks would make the answers of a large job many times longer.
   EncodeFacts(member_list.members.front().facts, response.mutable_facts());
   return response;
 }

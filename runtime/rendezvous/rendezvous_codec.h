@@ -12,29 +12,29 @@
 
 namespace ronda {
 
-// Converts between the messages of the rendezvous and plain structs. The decoders check the input from the network, so
-// no other code has to.
+// Converts between rendezvous messages and plain structs. The decoders validate input from the network, so no other
+// code has to.
 
-// Encodes a claim. The result has no nonce and no proof.
+// Encodes a claim, without nonce and proof.
 v1::JoinRequest EncodeClaim(const JoinClaim& claim);
 v1::JoinResponse EncodeMemberList(const MemberList& member_list);
 
-// Decodes a claim from another rank.
-// Errors: INVALID_ARGUMENT with the name of the field that is out of bounds. The rank is checked only against the size
-// that is in the claim.
+// Decodes another rank's claim.
+// Errors: INVALID_ARGUMENT that names the field that is out of bounds. Checks the rank only against the size in the
+// claim.
 absl::StatusOr<JoinClaim> DecodeClaim(const v1::JoinRequest& request);
 
-// Decodes the answer to `claim`. Checks that the answer contains all ranks in order, and that it repeats what `claim`
-// says about its rank.
+// Decodes the answer to `claim`. Checks that the answer lists all ranks in order, and matches what `claim` says about
+// its own rank.
 // Errors: INVALID_ARGUMENT.
 absl::StatusOr<MemberList> DecodeMemberList(const v1::JoinResponse& response, const JoinClaim& claim);
 
-// Returns the HMAC-SHA256 over rank 0's nonce and the claim. With this HMAC, a rank proves that it knows the job's
-// secret, without sending the secret. REQUIRES: `secret` is not empty.
+// Returns the HMAC-SHA256 of rank 0's nonce and the claim, with which a rank proves that it knows the job's secret.
+// REQUIRES: `secret` is not empty.
 std::string JoinProof(absl::string_view secret, absl::string_view nonce, const JoinClaim& claim);
 
-// Returns whether `proof` equals JoinProof(secret, nonce, claim). The comparison always takes the same time, wherever
-// the two proofs differ. REQUIRES: `secret` is not empty.
+// Returns whether `proof` equals JoinProof(secret, nonce, claim), comparing in constant time. REQUIRES: `secret` is not
+// empty.
 bool IsJoinProof(absl::string_view proof, absl::string_view secret, absl::string_view nonce, const JoinClaim& claim);
 
 }  // namespace ronda

@@ -15,8 +15,8 @@
 namespace ronda {
 namespace {
 
-// Returns the number of nonces that are kept. A rank uses its nonce immediately. So a few more nonces are enough for
-// callers that request a nonce and never use it.
+// Returns how many nonces to keep. Ranks use their nonces immediately, so a few more suffice for callers that request
+// nonces and never use them.
 size_t NonceCapacity(int size) { return 2 * static_cast<size_t>(size) + 64; }
 
 }  // namespace
@@ -48,8 +48,8 @@ absl::Status RendezvousService::CheckProof(const v1::JoinRequest& request, const
                      " asks for it: set RONDA_JOB_SECRET to the same value on every rank"));
   }
   if (!IsJoinProof(request.proof(), options_.secret, request.nonce(), claim)) {
-    // A rank with another version of Ronda may compute its proof over other fields. So the difference in the version is
-    // reported, and not a wrong proof.
+    // A rank with a different version of Ronda may compute its proof from different fields. So reports the version
+    // mismatch instead of a wrong proof.
     if (claim.member.version != options_.table.coordinator.version) {
       return CheckAgreement({options_.table.coordinator, claim.member});
     }
@@ -77,8 +77,8 @@ absl::Status RendezvousService::AdmitLocked(const v1::JoinRequest& request, Tick
     table_.RecordRefusal(claim.status());
     return claim.status();
   }
-  // The failure is returned only after the proof has been checked, because only ranks of the job may know about the
-  // failure. The failure does not concern a rank of a later epoch: the error of the table makes this rank try again.
+  // Returns the failure only after checking the proof, because only ranks of the job are allowed to see it. A rank of a
+  // later epoch gets the table's error instead, which makes it try again.
   if (!failure_.ok() && claim->epoch <= options_.table.epoch) return failure_;
   RONDA_RETURN_IF_ERROR(table_.Add(*claim));
   waiters_[ticket] = {.rank = claim->member.peer.rank, .done = done};
@@ -93,7 +93,7 @@ RendezvousService::Waiters RendezvousService::TakeWaitersLocked() {
 std::optional<RendezvousService::Ticket> RendezvousService::Join(const v1::JoinRequest& request, const JoinDone& done) {
   Ticket ticket = 0;
   absl::Status admitted;
-  Waiters served;  // no callback is called under the lock
+  Waiters served;  // their callbacks run without the lock
   absl::StatusOr<v1::JoinResponse> answer = absl::UnknownError("not complete");
   {
     MutexLock lock(&mu_);
@@ -113,7 +113,7 @@ std::optional<RendezvousService::Ticket> RendezvousService::Join(const v1::JoinR
   if (admitted.ok()) return ticket;
   Log(LogLevel::kWarning, kCoordinatorRank, absl::StrCat("refused: ", admitted.message()));
   done(admitted);
-  // The job has gone on in a later epoch without this rank 0. So this rank 0, and the ranks that have joined it, would
+  // The job has moved on to a later epoch without this rank 0, so this rank 0 and the ranks that have joined it would
   // wait in vain.
   if (absl::IsAborted(admitted)) Fail(absl::FailedPreconditionError(admitted.message()));
   return std::nullopt;
@@ -148,7 +148,7 @@ absl::StatusOr<MemberList> RendezvousService::Await() {
   Fail(expired);
   MutexLock lock(&mu_);
   if (!failure_.ok()) return failure_;
-  // The last rank has joined while the lock was not held, so the rendezvous has succeeded.
+  // The last rank joined while the lock was not held, so the rendezvous succeeded.
   return table_.member_list();
 }
 

@@ -20,9 +20,8 @@
 
 namespace ronda {
 
-// What rank 0 does when ranks join. The service processes the messages of the ranks, admits the ranks to a
-// RendezvousTable, and answers all ranks when the table is complete. The service itself does not use the network.
-// RendezvousServer connects the service to the network.
+// Rank 0's side of the rendezvous: processes join requests, adds the ranks to a RendezvousTable, and answers all of
+// them once the table is complete. The service itself does no network I/O; RendezvousServer connects it to the network.
 //
 // Thread-safe.
 class RendezvousService {
@@ -30,35 +29,34 @@ class RendezvousService {
   struct Options {
     RendezvousTable::Options table;
     std::string secret;                                 // empty: no proof is required
-    absl::Time deadline = absl::InfiniteFuture();       // until when all ranks must have joined
+    absl::Time deadline = absl::InfiniteFuture();       // by when all ranks must have joined
     absl::Duration timeout = absl::InfiniteDuration();  // from the start to the deadline, for messages
   };
 
-  // The function that receives the answer to a Join. The service calls this function exactly once, from any thread, and
-  // perhaps before Join returns.
+  // Receives the answer to a Join(). Called exactly once, on any thread, possibly before Join() returns.
   using JoinDone = std::function<void(const absl::StatusOr<v1::JoinResponse>& response)>;
   using Ticket = uint64_t;
 
   explicit RendezvousService(Options options);
 
-  // Issues a nonce. Errors: INTERNAL if the system provides no random bytes.
+  // Issues a nonce. Errors: INTERNAL if the system cannot provide random bytes.
   absl::StatusOr<v1::ChallengeResponse> Challenge(absl::Time now);
 
-  // Processes a rank's request to join. If the rank is refused, Join calls `done` at once and returns nullopt. If the
-  // rank is not refused, the service calls `done` when all ranks have joined or the rendezvous has failed.
-  // Errors: the errors of RendezvousTable::Add and Agreement; INVALID_ARGUMENT for a damaged message; UNAUTHENTICATED
-  // for an unknown nonce; PERMISSION_DENIED for a wrong proof; the error with which the rendezvous has failed.
+  // Processes a rank's request to join. Calls `done` at once and returns nullopt if it rejects the rank. Otherwise
+  // calls `done` when all ranks have joined or the rendezvous has failed.
+  // Errors: those of RendezvousTable::Add() and Agreement(); INVALID_ARGUMENT for a malformed message; UNAUTHENTICATED
+  // for an unknown nonce; PERMISSION_DENIED for a wrong proof; the error with which the rendezvous failed.
   std::optional<Ticket> Join(const v1::JoinRequest& request, const JoinDone& done);
 
-  // Must be called when the rank that has sent a Join no longer waits for the answer. If the Join has not been answered
-  // yet, the service calls its `done` with CANCELLED. Another process may then join as this rank.
+  // Must be called when the rank behind a Join() no longer waits for the answer. Calls its `done` with CANCELLED if the
+  // Join() has not been answered yet. Another process may then join as this rank.
   void Abandon(Ticket ticket);
 
   // Blocks until all ranks have joined. The rendezvous fails at the deadline, or if the ranks contradict each other.
-  // Errors: the error with which the rendezvous has failed; DEADLINE_EXCEEDED that names the missing ranks.
+  // Errors: the error with which the rendezvous failed; DEADLINE_EXCEEDED that names the missing ranks.
   absl::StatusOr<MemberList> Await();
 
-  // Makes the rendezvous fail, unless it has ended. Every rank that waits gets `failure`.
+  // Fails the rendezvous, unless it has ended: every waiting rank gets `failure`.
   void Fail(const absl::Status& failure);
 
  private:
@@ -68,7 +66,7 @@ class RendezvousService {
   };
   using Waiters = std::map<Ticket, Waiter>;
 
-  // Checks the proof in the request, and returns the claim of the rank.
+  // Checks the proof in the request, and returns the rank's claim.
   absl::StatusOr<JoinClaim> AuthenticateLocked(const v1::JoinRequest& request) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::Status CheckProof(const v1::JoinRequest& request, const JoinClaim& claim) const;
   absl::Status AdmitLocked(const v1::JoinRequest& request, Ticket ticket, const JoinDone& done)

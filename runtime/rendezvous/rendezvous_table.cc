@@ -13,8 +13,7 @@
 namespace ronda {
 namespace {
 
-// The largest number of reasons in an error. A few reasons are enough to see the pattern, and the error is sent to
-// every rank in one message.
+// The largest number of reasons in an error, which must fit into one message to every rank.
 constexpr size_t kMaxNotes = 4;
 
 }  // namespace
@@ -41,8 +40,8 @@ Topology TopologyOf(const MemberList& member_list, RankId rank) {
   topology.local_size = ranks_on_host[self.host_id];
 
   topology.cross_size = 0;
-  // Counts, in the order of the hosts, the hosts on which some rank has the local rank `topology.local_rank`. Hosts are
-  // numbered by their lowest ranks. So the order of the hosts is the order of the ranks with local rank 0.
+  // Counts the hosts that have a rank with local rank `topology.local_rank`, in the order of their lowest ranks, which
+  // are the ranks with local rank 0.
   for (size_t i = 0; i < local_ranks.size(); ++i) {
     const std::string& host_id = member_list.members[i].host_id;
     if (local_ranks[i] != 0 || ranks_on_host[host_id] <= topology.local_rank) continue;

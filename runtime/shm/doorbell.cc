@@ -15,7 +15,7 @@ namespace {
 
 static_assert(std::atomic<uint32_t>::is_always_lock_free && sizeof(std::atomic<uint32_t>) == 4);
 
-// The private variants of the futex calls are faster, but work only within one process.
+// FUTEX_WAIT_PRIVATE and FUTEX_WAKE_PRIVATE would be faster, but work only within one process.
 constexpr int kWaitShared = FUTEX_WAIT;
 constexpr int kWakeShared = FUTEX_WAKE;
 

@@ -19,16 +19,16 @@ namespace ronda {
 namespace {
 
 constexpr absl::Duration kFirstLook = absl::Milliseconds(200);
-constexpr absl::Duration kLongestPause = absl::Seconds(2);  // of few ranks
+constexpr absl::Duration kLongestPause = absl::Seconds(2);  // for few ranks
 
-// A rough guess of how many processes run on a host besides the ranks.
+// A rough estimate of the number of other processes on a host.
 constexpr int kOtherProcesses = 200;
 
-// The time between the searches of two successive ranks. A search takes about a fifth of this time, because it looks at
-// each process in /proc.
+// The time between the searches of two consecutive ranks. A search takes about a fifth of it, because it examines every
+// process in /proc.
 absl::Duration TurnOf(int size) { return (size + kOtherProcesses) * absl::Microseconds(100); }
 
-// Calls `visit` with the path and the name of each entry of a folder. Does nothing if the folder cannot be read.
+// Calls `visit` with the path and the name of each entry of a folder. Does nothing if it cannot read the folder.
 template <typename Visit>
 void ForEachEntry(const std::string& folder, const Visit& visit) {
   std::error_code error;

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Finds out which epochs of a job have processes on this host. Every rank holds a descriptor of its job's shared
-// memory. The name of that descriptor's file contains the job and the epoch. The kernel shows the name of the file in
-// /proc/PID/fd.
+// Finds the epochs of a job that have processes on this host. Every rank holds a descriptor of its job's shared memory,
+// a file whose name contains the job and the epoch. The kernel shows the name in /proc/PID/fd.
 #ifndef RONDA_RUNTIME_SHM_EPOCH_SEARCH_H_
 #define RONDA_RUNTIME_SHM_EPOCH_SEARCH_H_
 
@@ -17,12 +16,12 @@
 
 namespace ronda {
 
-// Returns the name of a job's shared memory, and of the link to it, in an epoch: "/ronda-<job id>", or "/ronda-<job
+// Returns the name of a job's shared memory in an epoch, and of the link to it: "/ronda-<job id>", or "/ronda-<job
 // id>@<epoch>" after the first epoch.
 std::string ShmNameOf(absl::string_view job_id, int64_t epoch);
 
-// Returns the epoch in `target`, the target of a link in /proc/PID/fd: "/memfd:ronda-shm/ronda-<job id>@3 (deleted)".
-// Returns nullopt if the target is not shared memory of that job.
+// Returns the epoch in `target`, the target of a link in /proc/PID/fd such as "/memfd:ronda-shm/ronda-<job id>@3
+// (deleted)". Returns nullopt if the target is not that job's shared memory.
 std::optional<int64_t> EpochInLink(absl::string_view target, absl::string_view job_id);
 
 // A process that is in an epoch of the job.
@@ -31,29 +30,28 @@ struct EpochHolder {
   pid_t pid = 0;
 };
 
-// Searches from time to time for processes of this user that are in another epoch of the job than this rank. A rank
-// uses EpochSearch while it waits for the other ranks of its own epoch. Each look reads all of /proc. So a rank first
-// searches when it has waited longer than most ranks do, and the pauses between its searches grow. A look takes longer
-// if more ranks run on the host. So the ranks search one after the other. All searches together take only a small share
-// of the host's time.
+// Searches from time to time for processes of this user in a different epoch of the job, while this rank waits for the
+// other ranks of its own epoch. Every search reads all of /proc, and takes longer the more ranks run on the host. So a
+// rank starts searching only after it has waited longer than usual, the pauses between its searches grow, and the ranks
+// search at different times. All searches together take only a small share of the host's CPU time.
 //
 // Thread-compatible.
 class EpochSearch {
  public:
-  // This rank, and the number of ranks that wait with it on this host.
+  // This rank, and the number of ranks on this host.
   struct Place {
     int rank = 0;
     int size = 1;
   };
   EpochSearch(std::string job_id, int64_t epoch, const Place& place, absl::Time now);
 
-  // If a search is due, searches. Returns a process in the highest epoch that is not the epoch of this rank.
+  // Searches if a search is due. Returns a process in the highest epoch other than this rank's.
   std::optional<EpochHolder> LookIfDue(absl::Time now);
 
   // Returns the time of the next search.
   absl::Time next() const { return next_; }
 
-  // Searches now, even if no search is due.
+  // Like LookIfDue(), but always searches.
   std::optional<EpochHolder> Look() const;
 
  private:

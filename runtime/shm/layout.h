@@ -5,8 +5,8 @@
 //   header | one block per rank | one pair of control rings per rank | one flight recorder per rank
 //   | flat lines of each rank | one ring of data per rank
 //
-// All of the memory is zero bytes at the beginning. A variable that one rank writes and other ranks read has its own
-// cache line.
+// The memory is initially all zero bytes. Variables that one rank writes and other ranks read have their own cache
+// lines.
 #ifndef RONDA_RUNTIME_SHM_LAYOUT_H_
 #define RONDA_RUNTIME_SHM_LAYOUT_H_
 
@@ -23,26 +23,25 @@
 
 namespace ronda {
 
-// The first failure of a job, in shared memory. A record whose bytes are all zero is empty.
+// The first failure of a job, in shared memory. All-zero bytes are an empty record.
 //
-// Memory ordering: a compare-and-swap changes `state_` from empty to "rank r writes". So only one rank can become the
-// writer. The writer stores the text, and then sets `state_` to "written" by a release store. So a reader whose acquire
-// load returns "written" sees the whole text.
+// Memory ordering: a compare-and-swap changes `state_` from empty to "rank r writes", so only one rank becomes the
+// writer. The writer stores the text, then sets `state_` to "written" with a release store. A reader whose acquire load
+// returns "written" therefore sees the whole text.
 class FailureRecord {
  public:
-  // If the record is empty, stores `failure` and returns true. If the record is not empty, returns false. REQUIRES:
-  // !failure.ok().
+  // Stores `failure` and returns true if the record is empty; otherwise returns false. REQUIRES: !failure.ok().
   bool Set(RankId writer, const absl::Status& failure);
 
-  // Like Set, but stores the text `text` with the code UNAVAILABLE. The function takes no absl::Status, because a
-  // status would allocate memory. A rank calls it when it has seen that the rank `dead` has died. If `dead` has died
-  // while writing the record, this call overwrites the record.
+  // Like Set(), but stores `text` with the code UNAVAILABLE, without an absl::Status, which would allocate memory.
+  // Called by a rank that has detected the death of rank `dead`. If `dead` died while it was writing the record,
+  // overwrites the record.
   bool SetAfterDeathOf(RankId dead, RankId writer, absl::string_view text);
 
-  // Returns the recorded failure, or OK if no failure has been recorded. Returns INTERNAL if the fields are damaged.
+  // Returns the recorded failure, or OK if there is none. Returns INTERNAL if the fields are corrupt.
   absl::Status Get() const;
 
-  // Returns whether Get would return an error, at the cost of one load.
+  // Returns whether Get() would return an error, with a single load.
   bool IsSet() const { return state_.load(std::memory_order_acquire) == kWritten; }
 
  private:
@@ -72,7 +71,7 @@ inline constexpr int kShmCpuMaskWords = 16;
 struct ShmGeometry {
   int size = 1;           // ranks
   size_t slot_bytes = 0;  // bytes of a chunk; a multiple of kShmPageBytes
-  // chunks in a rank's ring; at least 3: one for packing, one for reducing, one for unpacking
+  // chunks in a rank's ring; at least 3: one each for packing, reducing and unpacking
   int slot_count = 0;
 
   size_t RingBytes() const { return slot_bytes * static_cast<size_t>(slot_count); }
@@ -98,10 +97,10 @@ struct ShmHeader {
   std::atomic<uint32_t> attached;                        // ranks that have attached; a futex
   std::atomic<uint64_t> cpus[kShmCpuMaskWords];          // one bit per CPU that any rank may run on
 
-  alignas(kCacheLineBytes) std::atomic<uint64_t> unlock_requested;  // the highest schedule requested to unlock
+  alignas(kCacheLineBytes) std::atomic<uint64_t> unlock_requested;  // the highest schedule that ranks must unlock
 
   alignas(kCacheLineBytes) std::atomic<uint32_t> sleepers;  // ranks asleep in a collective
-  // How all ranks store data to the rings (Stores, StoreTrials). Rank 0 decides this.
+  // How all ranks store data to the rings, as rank 0 decides (Stores, StoreTrials).
   std::atomic<uint32_t> stores;
   // the lap of the ring at which the last or the next trial begins; 0 before the first trial
   std::atomic<uint64_t> stores_trial;
@@ -110,64 +109,63 @@ struct ShmHeader {
 };
 static_assert(sizeof(ShmHeader) <= kShmPageBytes);
 
-// A rank's progress in the stream of data that all ranks share. A position is the number of bytes since the beginning
-// of the job. Positions only grow. Each rank writes only its own positions.
+// A rank's progress in the data stream that all ranks share. Positions count the bytes since the start of the job, and
+// never decrease. Each rank writes only its own positions.
 enum class ShmStage { kPacked = 0, kReduced = 1, kDone = 2 };
 inline constexpr int kShmStageCount = 3;
 
 struct alignas(kCacheLineBytes) ShmProgress {
   std::atomic<uint64_t> position;
-  std::atomic<uint8_t> votes[2];  // only of kPacked: this rank's words in the last two votes, in turns (chunk_sync.h)
+  std::atomic<uint8_t> votes[2];  // only in kPacked: this rank's last two votes, used alternately (chunk_sync.h)
 };
 
-// How a rank's process has announced that it will end.
+// How a rank has announced the end of its process.
 enum class ShmDeparture : uint32_t {
   kNone = 0,
-  kDeparted = 1,  // its end is no failure
-  kExits = 2,     // its program has ended without a departure: a failure with its own text
+  kDeparted = 1,  // the end of the process is no failure
+  kExits = 2,     // the program exits without departing: a failure with a text of its own
 };
 
 struct ShmRankBlock {
   alignas(kCacheLineBytes) std::atomic<uint32_t> claimed;  // 1 once a process has taken this rank
   std::atomic<uint32_t> attached;                          // 1 once pid and start_time are valid
   std::atomic<int32_t> pid;
-  // when the process started, because a later process may have the same pid
+  // when the process started, because pids are reused
   std::atomic<uint64_t> start_time;
   std::atomic<ShmDeparture> departure;
 
   alignas(kCacheLineBytes) Doorbell control;  // rung for control messages, Wake and failures
   alignas(kCacheLineBytes) Doorbell data;     // rung for progress that this rank awaits in a collective
-  std::atomic<uint32_t> waits_for;            // 1 + the rank whose progress this rank awaits asleep; 0: none
+  std::atomic<uint32_t> waits_for;            // 1 + the rank for whose progress this rank sleeps; 0: none
 
   ShmProgress progress[kShmStageCount];
 };
 
-// Data that is too small for a stream travels in cache lines. Each cache line of small data has its own sequence
-// number. The sequence number shows a reader that the line's data has arrived, so the reader waits for one transfer
-// between cores instead of two.
+// Small data does not use the stream. It travels in cache lines that each contain a sequence number, which tells a
+// reader that the line's data has arrived. So the reader waits for one transfer between cores instead of two.
 inline constexpr size_t kShmFlatPayloadBytes = kCacheLineBytes - sizeof(uint64_t);
 struct alignas(kCacheLineBytes) ShmFlatLine {
   char payload[kShmFlatPayloadBytes];
-  std::atomic<uint64_t> sequence;  // the number of the payload's exchange; only grows; stored after the payload
+  std::atomic<uint64_t> sequence;  // the number of the exchange; never decreases; stored after the payload
 };
-// maximum lines per exchange: data of more than 2 KiB moves faster as a block in the ring
+// maximum lines per exchange: more than 2 KiB of data moves faster as a block in the ring
 inline constexpr size_t kShmFlatLines = 40;
-// The lines form kShmFlatTurns sets. Each exchange uses the next set, and after the last set the first one again. Three
-// sets would be enough to be safe. A rank that has announced the end of exchange i may still read the lines of exchange
-// i. The rank stops reading these lines before it sends its data or its veto for exchange i + 1. With three sets,
-// exchange i + 3 writes the lines of exchange i again. A rank that writes to these lines has completed exchange i + 2.
-// So the reading rank has already sent its part of exchange i + 2, and no longer reads the lines. The fourth set allows
-// prefetching: a rank can prefetch the lines of the exchange after the next one, because no rank reads these lines yet.
+// The lines form kShmFlatTurns sets, which successive exchanges use in turn. Three sets would be safe. A rank that has
+// announced the end of exchange i may still be reading its lines, but stops before it sends its data or its veto for
+// exchange i + 1. With three sets, exchange i + 3 overwrites the lines of exchange i. A rank that does so has completed
+// exchange i + 2. So every other rank has already sent its part of exchange i + 2, and no longer reads the lines of
+// exchange i. The fourth set allows prefetching: a rank can prefetch the lines of the exchange after next, because no
+// rank reads them yet.
 inline constexpr size_t kShmFlatTurns = 4;
 static_assert(kShmFlatTurns >= 3);
 
 struct ShmRingHeader {
-  alignas(kCacheLineBytes) std::atomic<uint64_t> written;  // bytes since the beginning
+  alignas(kCacheLineBytes) std::atomic<uint64_t> written;  // bytes since the start of the job
   alignas(kCacheLineBytes) std::atomic<uint64_t> read;
-  std::atomic<uint32_t> writer_is_blocked;  // the writer waits for room
+  std::atomic<uint32_t> writer_is_blocked;  // the writer is waiting for space
 };
 
-// Finds the parts of a job's shared memory. The view does not own the memory.
+// Locates the parts of a job's shared memory. Does not own the memory.
 class ShmView {
  public:
   ShmView(void* base, const ShmGeometry& geometry) : base_(static_cast<char*>(base)), geometry_(geometry) {}
@@ -178,18 +176,18 @@ class ShmView {
   ShmHeader& header() const { return *reinterpret_cast<ShmHeader*>(base_); }
   ShmRankBlock& rank(RankId rank) const;
 
-  // The control rings from `rank` to the coordinator (up) and back (down). Each ring consists of a header, followed by
-  // kShmRingBytes bytes.
+  // The control rings from `rank` to the coordinator (up) and back (down). Each is a header followed by kShmRingBytes
+  // bytes.
   ShmRingHeader& RingUp(RankId rank) const { return Ring(2 * rank); }
   ShmRingHeader& RingDown(RankId rank) const { return Ring(2 * rank + 1); }
 
-  // Returns the flight recorders of all ranks, in the order of the ranks.
+  // Returns the flight recorders of all ranks, in rank order.
   absl::Span<FlightRecorder> FlightRecorders() const;
 
   // Returns the lines that `rank` writes: kShmFlatTurns sets of kShmFlatLines lines.
   ShmFlatLine* FlatLines(RankId rank) const;
 
-  // Returns the address of `position` in the ring of `rank`. One lap later, the ring uses the same address again.
+  // Returns the address of `position` in the ring of `rank`. Positions one lap apart share an address.
   char* Data(RankId rank, uint64_t position) const;
 
  private:

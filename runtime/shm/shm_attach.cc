@@ -27,7 +27,7 @@
 namespace ronda {
 namespace {
 
-// Text at the end of the error of a rank that has waited for too long.
+// Part of the timeout errors: names the settings that extend the timeout.
 constexpr absl::string_view kLonger = " (RONDA_START_TIMEOUT, rondarun --start-timeout)";
 
 constexpr absl::string_view kRemedy =
@@ -35,11 +35,11 @@ constexpr absl::string_view kRemedy =
 
 constexpr absl::Duration kOpenInterval = absl::Milliseconds(1);
 constexpr absl::Duration kAliveCheckInterval = absl::Milliseconds(50);
-// All ranks of a host that wait look for the shared memory at the same time. The more ranks a host has, the longer each
-// rank pauses between two looks. So the looks of all ranks together take only a small share of the time of the host.
+// All waiting ranks of a host poll for the shared memory. The more ranks there are, the longer each pauses between
+// polls, so that polling takes only a small share of the host's CPU time.
 constexpr absl::Duration kPausePerRank = absl::Microseconds(100);
 
-// `view` has smaller slots than `wanted` if those of `wanted` did not fit.
+// The slots of `view` are smaller than those of `wanted` if the latter did not fit.
 void InitializeHeader(const ShmView& view, const ShmGeometry& wanted) {
   const ShmGeometry& geometry = view.geometry();
   ShmHeader& header = view.header();
@@ -113,61 +113,57 @@ class Attachment {
   const ShmGeometry& geometry() const { return geometry_; }
 
  private:
-  // Creates the memory in the first of places_ that has room for it, and sets geometry_. If no place has room, reports
-  // this to the other ranks.
+  // Creates the memory in the first of places_ with enough space, and sets geometry_. If there is none, reports the
+  // error to the other ranks.
   absl::StatusOr<ShmFile> MakeFile();
-  // Allocates the memory. If the file has no room for slots of the wanted size, makes the slots smaller. Sets
-  // geometry_. Returns 0, or an errno.
+  // Allocates the memory, with smaller slots if the wanted ones do not fit, and sets geometry_. Returns 0 or an errno.
   int Allocate(const ShmFile& file);
-  // Publishes the link in the first of folders_ that accepts the link. Stores the path of the link in path_, and the
-  // lock of the link in link_lock_.
+  // Publishes the link in the first of folders_ that accepts it. Stores its path in path_ and its lock in link_lock_.
   absl::Status Publish(ShmLink* link);
   // For a while, publishes the reason why there is no memory, so that the other ranks can read it.
   void Refuse(int error_number);
-  // If the memory is larger than a file of this process may be, returns a text such as " (ulimit -f: its files have at
-  // most 65536 bytes; raise it)".
+  // If the memory exceeds this process's file size limit, returns a text such as " (ulimit -f: its files have at most
+  // 65536 bytes; raise it)".
   std::string FileLimit() const;
   // "/dev/shm has 65536 bytes available, the job needs 1048576"
   std::string DescribeLack(const std::string& place) const;
-  // Warns the user if the memory may be slow, or is smaller than wanted. `lack` is the DescribeLack of the place before
-  // the memory was made. `reasons` says why each earlier place was not used.
+  // Warns the user if the memory may be slow, or is smaller than wanted. `lack` is DescribeLack(place) from before the
+  // allocation. `reasons` says why the earlier places were not used.
   void WarnOf(const std::string& place, const std::string& lack, const std::vector<std::string>& reasons) const;
   absl::Status WaitForAllToAttach(const ShmView& view);
 
-  // Returns the memory of the job if rank 0 has published it, and nullptr otherwise.
+  // Returns the job's memory, or nullptr if rank 0 has not published it yet.
   absl::StatusOr<std::shared_ptr<ShmMapping>> TryToJoin();
   absl::StatusOr<std::shared_ptr<ShmMapping>> TryToJoinIn(const std::string& folder);
   absl::Status RefusalOf(const ShmLink& link) const;
   absl::Status CheckSizes(const ShmFile& file, ShmHeader& header);
   absl::Status WaitUntilRunning(const ShmView& view);
 
-  // Makes all other ranks give up with the reason `failure`.
+  // Makes all other ranks fail with `failure`, and returns the error for this rank.
   absl::Status FailAll(ShmHeader& header, const absl::Status& failure);
 
   bool IsLate() const { return SteadyNow() >= deadline_; }
 
-  // Returns how long this rank pauses before its next look. The pause never ends after the deadline. `shortest` is the
-  // pause of a job with few ranks.
+  // Returns the pause before this rank's next poll, which never ends after the deadline. `shortest` is the pause in a
+  // job with few ranks.
   absl::Duration PauseOf(absl::Duration shortest) const {
     return std::min(std::max(shortest, options_.geometry.size * kPausePerRank), deadline_ - SteadyNow());
   }
 
-  // Returns an error if other processes are in a later epoch of the job, because this rank's epoch can then no longer
-  // start.
+  // Returns an error if other processes are in a later epoch of the job: this rank's epoch can then no longer start.
   absl::Status CheckEpoch();
-  // Returns a text for the error of a rank that has waited for too long. If other processes are in another epoch, the
-  // text says so. The text is empty if no other processes are in another epoch.
+  // Returns a text for timeout errors: names a process that is in a different epoch, or is empty if there is none.
   std::string DescribeOtherEpoch() const;
 
   const ShmAttachOptions& options_;
-  ShmGeometry geometry_;                    // of the memory, once this rank knows
+  ShmGeometry geometry_;                    // of the memory, once known
   const std::vector<std::string> folders_;  // for the link
-  const std::vector<std::string> places_;   // for the memory: "" for a memfd, and folders_
+  const std::vector<std::string> places_;   // for the memory: "" (a memfd), then folders_
   const std::string name_;                  // of the link, in one of the folders
   std::string path_;                        // of the link, once rank 0 has made it
   UniqueFd link_lock_;                      // LockForLink
-  ProcessId creator_;                       // of the memory, once this rank has found it
-  std::string obstacle_;                    // why this rank did not use a link that it has found
+  ProcessId creator_;                       // of the memory, once found
+  std::string obstacle_;                    // why this rank ignored a link that it found
   const absl::Time deadline_;
   EpochSearch epochs_;
 };
@@ -199,7 +195,7 @@ absl::StatusOr<ShmFile> Attachment::MakeFile() {
     if (!place.empty()) RemoveShmLeftovers(place);  // one may have the name
     ShmFile file;
     int error_number = file.Create(place, name_);
-    if (error_number != 0 && place.empty()) continue;  // where the system refuses memfds, folders do as well
+    if (error_number != 0 && place.empty()) continue;  // without memfds, a folder will do
     if (error_number == 0) error_number = Allocate(file);
     if (error_number == 0) {
       WarnOf(place, lack, reasons);
@@ -245,7 +241,7 @@ absl::Status Attachment::Publish(ShmLink* link) {
 
 void Attachment::Refuse(int error_number) {
   ShmLink link = ShmLinkOfThisProcess(-1, error_number);
-  // If the link also cannot be published, the other ranks wait until their deadline.
+  // If publishing the link also fails, the other ranks wait until their deadline.
   if (!Publish(&link).ok()) return;
   absl::SleepFor(std::min(options_.refusal_time, options_.timeout));
   RemoveShmLink(path_, link);
@@ -343,8 +339,8 @@ absl::StatusOr<std::shared_ptr<ShmMapping>> Attachment::TryToJoinIn(const std::s
   const absl::StatusOr<ShmLink> link = ReadShmLink(path);
   if (absl::IsNotFound(link.status())) return not_yet;
   if (absl::IsPermissionDenied(link.status())) {
-    // Any user can make a link with this name. So if this rank finds a bad link in one folder, it still looks for the
-    // link of rank 0 in the other folders.
+    // Any user can create a link with this name, so a bad link does not keep this rank from looking for rank 0's link
+    // in the other folders.
     obstacle_ = absl::StrCat("; ", link.status().message());
     return not_yet;
   }

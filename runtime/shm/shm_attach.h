@@ -21,7 +21,7 @@ struct ShmAttachOptions {
   Peer self;
   ShmGeometry geometry;  // valid; the same on every rank. The mapping may have smaller slots
   absl::Duration timeout = absl::Seconds(30);
-  absl::Duration refusal_time = absl::Seconds(1);  // how long the other ranks have to read why rank 0 gave up
+  absl::Duration refusal_time = absl::Seconds(1);  // how long rank 0 publishes why it gave up
 };
 
 struct ShmAttached {
@@ -29,29 +29,28 @@ struct ShmAttached {
   ShmGeometry geometry;  // of the mapping
 };
 
-// Connects the ranks of one host through one piece of shared memory. Rank 0 creates shared memory that has no name. The
-// memory is a memfd. If the system refuses memfds, the memory is a removed file in the first of ShmFolders() with
-// enough room. Rank 0 logs a warning if the file is outside of /dev/shm, or if the memory has room only for smaller
-// slots. Rank 0 makes a link (ShmLink) in the first of ShmFolders() that accepts a link. The link shows the other ranks
-// where the memory is. The other ranks wait until the link exists. After that, they open and check the memory, and
-// write their pids to it. When all ranks have attached, the link is removed, and AttachAllRanks returns. If the ranks
-// are killed before the link has been removed, only the link is left behind.
+// Connects the ranks of one host through shared memory. Rank 0 creates unnamed memory: a memfd or, if that fails, an
+// unlinked file in the first of ShmFolders() with enough space. It logs a warning if the file is outside /dev/shm, or
+// if only smaller slots fit. In the first of ShmFolders() that accepts it, rank 0 creates a link (ShmLink) that tells
+// the other ranks where the memory is. The other ranks wait for the link, open and check the memory, and write their
+// pids to it. When all ranks have attached, rank 0 removes the link, and AttachAllRanks() returns. If the ranks are
+// killed before that, only the link is left behind.
 //
-// Errors (every rank gets the same reason, if a link or the memory can pass it on):
-//  - RESOURCE_EXHAUSTED if the memory has no room for the smallest slots.
+// Errors (the same on every rank, if the link or the memory can pass them on):
+//  - RESOURCE_EXHAUSTED if even the smallest slots do not fit.
 //  - DEADLINE_EXCEEDED that names the missing ranks.
-//  - ALREADY_EXISTS if another job has the name, or another process has the rank.
-//  - FAILED_PRECONDITION if the memory has another version or size, if other processes are already in a later epoch of
-//    the job, or if there is no /proc.
-//  - PERMISSION_DENIED if no folder accepts the link, or if rank 0's process lets no other process open its memory.
+//  - ALREADY_EXISTS if another job has the same name, or another process the same rank.
+//  - FAILED_PRECONDITION if the memory has a different version or size, if other processes are already in a later epoch
+//    of the job, or if there is no /proc.
+//  - PERMISSION_DENIED if no folder accepts the link, or if other processes cannot open the memory of rank 0's process.
 //  - UNAVAILABLE if rank 0 died.
 absl::StatusOr<ShmAttached> AttachAllRanks(const ShmAttachOptions& options);
 
 // Like AttachAllRanks, but the ranks are threads of this process and share one mapping.
 absl::StatusOr<std::shared_ptr<ShmMapping>> AttachAllRanksInProcess(const ShmGeometry& geometry);
 
-// Returns whether the ranks together may use at least one core per rank. If every rank has a core, a rank that spins
-// takes no core from another rank.
+// Returns whether the ranks together may use at least one core per rank, so that a spinning rank takes no core from
+// another rank.
 bool HasCoreForEachRank(const ShmView& view);
 
 }  // namespace ronda

@@ -31,11 +31,11 @@ absl::StatusOr<std::shared_ptr<ShmMapping>> MapOrError(size_t bytes, int flags, 
   if (base == MAP_FAILED) {
     return absl::ResourceExhaustedError(absl::StrCat("cannot map ", bytes, " bytes: ", std::strerror(errno)));
   }
-  // If no descriptor is free, the job still runs, but other processes cannot see its flight recorders.
+  // If no descriptor is free, the job still runs, but other processes cannot find its flight recorders.
   return std::make_shared<ShmMapping>(base, bytes, UniqueFd(fd < 0 ? -1 : fcntl(fd, F_DUPFD_CLOEXEC, 0)));
 }
 
-// Writes a file of `bytes` zero bytes. Returns 0, or an errno.
+// Writes `bytes` zero bytes to the file. Returns 0 or an errno.
 int WriteZeros(int fd, size_t bytes) {
   const std::vector<char> zeros(size_t{1} << 16);
   for (size_t at = 0; at < bytes;) {
@@ -52,7 +52,7 @@ int TryToAllocate(int fd, size_t bytes) {
   do {
     error_number = posix_fallocate(fd, 0, static_cast<off_t>(bytes));
   } while (error_number == EINTR);
-  // The security profile of a container may refuse posix_fallocate, and some systems do not have it.
+  // A container's security profile may block posix_fallocate, and some systems lack it.
   if (error_number == EPERM || error_number == ENOSYS) return WriteZeros(fd, bytes);
   return error_number;
 }
@@ -67,7 +67,7 @@ absl::Status CannotOpen(const std::string& path, int error_number) {
       "prctl(PR_SET_DUMPABLE, 1) before init, or set RONDA_BACKEND=tcp"));
 }
 
-// Returns, for example, "this host has 65536 bytes of memory available".
+// Returns text such as "this host has 65536 bytes of memory available".
 std::string DescribeFreeMemory() {
   const std::string file = ReadFile("/proc/meminfo").value_or("");
   for (absl::string_view line : absl::StrSplit(file, '\n')) {
@@ -93,12 +93,12 @@ ShmMapping::~ShmMapping() {
 int ShmFile::Create(const std::string& folder, const std::string& name) {
   constexpr mode_t kMode = S_IRUSR | S_IWUSR;
   const std::string path = folder + name;
-  // The name is "ronda-shm" and then a '/'. The names of Ronda's other memfds have no '/'.
+  // The name is "ronda-shm" followed by a '/', which the names of Ronda's other memfds do not contain.
   fd_.Reset(folder.empty() ? memfd_create(absl::StrCat("ronda-shm", name).c_str(), MFD_CLOEXEC | MFD_ALLOW_SEALING)
                            : open(path.c_str(), O_CREAT | O_EXCL | O_RDWR | O_NOFOLLOW | O_CLOEXEC, kMode));
   if (!fd_.valid()) return errno;
-  // Until this process removes the empty file, the file looks like a leftover of a killed job. Another job of this user
-  // may then remove the file first (ENOENT).
+  // Until this process unlinks the empty file, the file looks like a leftover of a killed job, and another job of this
+  // user may unlink it first (ENOENT).
   const int result = folder.empty() ? fchmod(fd_.get(), kMode) : unlink(path.c_str());
   return result == 0 || errno == ENOENT ? 0 : errno;
 }
@@ -106,7 +106,7 @@ int ShmFile::Create(const std::string& folder, const std::string& name) {
 absl::StatusOr<ShmFile> ShmFile::Open(const std::string& path) {
   UniqueFd fd(open(path.c_str(), O_RDWR | O_CLOEXEC));
   if (!fd.valid()) return CannotOpen(path, errno);
-  // A process that can write to the file can act as a rank of the job. So no other user may have access to it.
+  // A process that can write to the file can pose as a rank, so no other user may have access to it.
   struct stat info;
   if (fstat(fd.get(), &info) != 0) return absl::ErrnoToStatus(errno, absl::StrCat("cannot look at ", path));
   if (S_ISREG(info.st_mode) && info.st_uid == geteuid() && (info.st_mode & 077) == 0 && info.st_nlink == 0) {
@@ -121,7 +121,7 @@ absl::StatusOr<ShmFile> ShmFile::Open(const std::string& path) {
 int ShmFile::Allocate(size_t bytes) const {
   const int error_number = TryToAllocate(fd_.get(), bytes);
   if (error_number != 0) return ftruncate(fd_.get(), 0) == 0 ? error_number : errno;  // frees what was allocated
-  // For a file in a folder, this fcntl call fails: only a memfd can be sealed.
+  // Fails for a file in a folder, because only a memfd can be sealed.
   fcntl(fd_.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL);
   return 0;
 }

@@ -13,10 +13,10 @@
 
 namespace ronda {
 
-// Memory that is mapped into this process. Other processes may map the same memory. The destructor unmaps the memory.
+// A memory mapping, which may be shared with other processes. The destructor unmaps it.
 class ShmMapping {
  public:
-  // Returns memory that contains zeros and that no other process shares. Errors: RESOURCE_EXHAUSTED.
+  // Returns zeroed memory that is not shared with any other process. Errors: RESOURCE_EXHAUSTED.
   static absl::StatusOr<std::shared_ptr<ShmMapping>> Anonymous(size_t bytes);
 
   ShmMapping(void* base, size_t bytes, UniqueFd file) : base_(base), bytes_(bytes), file_(std::move(file)) {}
@@ -24,14 +24,14 @@ class ShmMapping {
   ShmMapping(const ShmMapping&) = delete;
   ShmMapping& operator=(const ShmMapping&) = delete;
 
-  // The destructor leaves the memory mapped. No other function may be called afterwards.
+  // Makes the destructor leave the memory mapped. No other function may be called afterwards.
   void Abandon() { base_ = nullptr; }
 
   void* base() const { return base_; }
   size_t bytes() const { return bytes_; }
 
-  // Returns the descriptor of the mapped file, or -1 if there is none. Other processes of the user find the mapped file
-  // through this descriptor (RankWords).
+  // Returns the descriptor of the mapped file, or -1 if there is none. The user's other processes find the file through
+  // this descriptor (RankWords).
   int descriptor() const { return file_.get(); }
 
  private:
@@ -40,29 +40,28 @@ class ShmMapping {
   const UniqueFd file_;
 };
 
-// A nameless file with shared memory. Only processes of this user can open it, through the links in /proc/PID/fd.
+// An unnamed file of shared memory. Only this user's processes can open it, through the links in /proc/PID/fd.
 //
 // Thread-compatible.
 class ShmFile {
  public:
   ShmFile() = default;
 
-  // Creates and opens an empty file. If `folder` is empty, the file is a memfd, in the memory of the kernel. If a
-  // folder is given, the file is in the file system of `folder`. The links in /proc/PID/fd show a path that ends in
-  // `name` ("/ronda-j"), perhaps before " (deleted)". Returns 0, or an errno.
+  // Creates an empty file: a memfd if `folder` is empty, otherwise an unlinked file in `folder`. Its links in
+  // /proc/PID/fd show a path that ends in `name` ("/ronda-j"), which " (deleted)" may follow. Returns 0 or an errno.
   int Create(const std::string& folder, const std::string& name);
 
-  // Opens a file of another process. `path` is the link to the file in that process' /proc/PID/fd.
-  // Errors: NOT_FOUND if the process has no such file; PERMISSION_DENIED if other processes may not open the process'
-  // files, or if the file belongs to another user or has a name; other errors of the system.
+  // Opens another process's file through `path`, its link in that process's /proc/PID/fd.
+  // Errors: NOT_FOUND if the process has no such file; PERMISSION_DENIED if the system does not let this process open
+  // that process's files, or if the file belongs to another user or has a name; other system errors.
   static absl::StatusOr<ShmFile> Open(const std::string& path);
 
-  // Allocates real memory for `bytes` zero bytes. Later accesses can then raise no SIGBUS. After the call of Allocate,
-  // a memfd can no longer change its size. Returns 0, or an errno, after which the file is empty. The errno is EFBIG if
-  // the process may not have files of this size; other errors come from the system.
+  // Allocates `bytes` zero bytes of physical memory, so that later accesses cannot raise SIGBUS. Fixes the size of a
+  // memfd. Returns 0, or an errno and leaves the file empty. The errno is EFBIG if the size exceeds this process's file
+  // size limit; others come from the system.
   int Allocate(size_t bytes) const;
 
-  // Returns the present size of the file.
+  // Returns the current size of the file.
   size_t Size() const;
 
   int descriptor() const { return fd_.get(); }
@@ -76,8 +75,8 @@ class ShmFile {
   UniqueFd fd_;
 };
 
-// Returns, for example, "/dev/shm has 65536 bytes available". For an empty `folder`, returns "this host has 65536 bytes
-// of memory available".
+// Returns text such as "/dev/shm has 65536 bytes available" or, for an empty `folder`, "this host has 65536 bytes of
+// memory available".
 std::string DescribeFree(const std::string& folder);
 
 }  // namespace ronda

@@ -29,7 +29,7 @@
 namespace ronda {
 namespace {
 
-// Returns, for example, "pid:[4026531836]", or "" if this process's pid namespace is not known.
+// Returns text such as "pid:[4026531836]", or "" if this process's pid namespace is unknown.
 std::string PidNamespace() {
   std::error_code error;
   return std::filesystem::read_symlink("/proc/self/ns/pid", error).string();
@@ -69,9 +69,9 @@ absl::Status NotOfThisNamespace(const std::string& path, const ShmLink& link, co
                    "RONDA_BACKEND=tcp; if no job is using the link, remove it"));
 }
 
-// Returns the lock of a byte of the folder that the creator of `link` holds. The lock is a shared lock, so two creators
-// in different pid namespaces may lock the same byte. If one of two such creators leaves a link behind, this link seems
-// to be in use until the other creator has ended.
+// Describes the lock that the creator of `link` holds on a byte of the folder. Creators take shared locks, so two of
+// them in different pid namespaces can lock the same byte. If one then leaves a link behind, the link appears to be in
+// use until the other one exits.
 struct flock LockOf(const ShmLink& link, int16_t type) {
   constexpr int kPidBits = 22;  // the kernel's PID_MAX_LIMIT
   const uint64_t byte = (link.creator.start_time << kPidBits) | static_cast<uint64_t>(link.creator.pid);
@@ -99,8 +99,8 @@ absl::StatusOr<ShmLink> ReadAnyLink(const std::string& path) {
   struct stat info;
   if (lstat(path.c_str(), &info) != 0) return absl::ErrnoToStatus(ENOENT, path);
   if (info.st_uid != geteuid()) return NotOfThisUser(path, info.st_uid);
-  // If a process was killed in ShmFile::Create, it has left an empty file behind. The returned ShmLink has no creator.
-  // So IsLeftover regards the creator as dead.
+  // A process that was killed in ShmFile::Create() has left an empty file behind. The returned ShmLink has no creator,
+  // so IsLeftover() treats it as a leftover.
   if (S_ISREG(info.st_mode) && info.st_size == 0) return ShmLink{.pid_namespace = PidNamespace()};
   std::error_code error;
   const std::string text = std::filesystem::read_symlink(path, error).string();
@@ -163,7 +163,7 @@ bool IsLeftover(const std::string& path, const ShmLink& link) {
   std::error_code error;
   const std::string target = std::filesystem::read_symlink(link.Target(), error).string();
   if (error) return error == std::errc::no_such_file_or_directory;
-  // The path of a job's memory ends with the name of the link, even if the link is in another folder.
+  // The path of a job's memory ends in the name of the link, even if they are in different folders.
   return !absl::EndsWith(absl::StripSuffix(target, " (deleted)"), path.substr(path.rfind('/')));
 }
 

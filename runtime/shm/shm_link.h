@@ -12,52 +12,51 @@
 
 namespace ronda {
 
-// Rank 0's message to the other ranks of the host. The message says where rank 0's shared memory is, because the memory
-// has no name. If rank 0 has no memory, the message says why. The message is the text of a symbolic link:
+// Tells the other ranks of the host where rank 0's unnamed shared memory is, or why there is none. The message is the
+// text of a symbolic link:
 //
 //   /dev/shm/ronda-<job id>@<epoch> -> /proc/4242/fd/7 98765 0 1 pid:[4026531836]
 //
-// The kernel makes a link completely or not at all. If several processes try to make a link with the same name, only
-// one of them succeeds. A link can be made even on a full file system. The ranks read the text of the link. No process
-// follows the link.
+// Creating a link is atomic, only one of several processes can create a link with a given name, and it works even on a
+// full file system. The ranks read the text of the link, and never follow it.
 struct ShmLink {
   ProcessId creator;          // rank 0
   int descriptor = -1;        // of the memory, in rank 0's process; -1: there is no memory
   int error_number = 0;       // why there is no memory
-  bool is_locked = false;     // rank 0 holds the lock of LockForLink as long as it needs the link
-  std::string pid_namespace;  // in which the creator's pid counts
+  bool is_locked = false;     // rank 0 holds the lock of LockForLink() while it needs the link
+  std::string pid_namespace;  // of the creator's pid
 
-  // Returns "/proc/4242/fd/7", the path by which other processes of the user open the memory.
+  // Returns the path at which the user's other processes open the memory, such as "/proc/4242/fd/7".
   std::string Target() const;
 };
 
-// Returns a link to this process' descriptor. If there is no memory, the link contains the reason.
+// Returns a link to a descriptor of this process or, if `descriptor` is -1, the reason why there is no memory.
 ShmLink ShmLinkOfThisProcess(int descriptor, int error_number);
 
-// Locks a byte of `folder`. This process will publish its link in this folder. The kernel releases the lock when the
-// returned descriptor is closed, at the latest when this process and the children that inherited the descriptor have
-// ended. A process in another pid namespace cannot look up this process' pid, but sees from the lock whether the link
-// is a leftover. Sets link->is_locked if it has taken the lock. Takes no lock if the folder is not on a tmpfs: other
-// machines may also mount such a folder, and may not see the lock.
+// Locks a byte of `folder`, in which this process will publish its link. A process in a different pid namespace cannot
+// look up this process's pid; the lock tells it whether the link is a leftover. The kernel releases the lock when the
+// returned descriptor is closed, at the latest when this process and any children that inherited it exit. Sets
+// link->is_locked if it has taken the lock. Takes no lock if the folder is not on a tmpfs, because other machines may
+// mount such a folder without seeing its locks.
 UniqueFd LockForLink(const std::string& folder, ShmLink* link);
 
-// Makes the link `path`. Replaces a leftover at this path. Errors: ALREADY_EXISTS if the path may belong to another job
-// of this user. All other errors are PERMISSION_DENIED as for ReadShmLink, and those of the system. After these other
-// errors, another path may work.
+// Creates the link `path`, replacing a leftover at this path. Errors: ALREADY_EXISTS if the path may belong to another
+// job of this user. After any other error (PERMISSION_DENIED as in ReadShmLink(), or a system error), a different path
+// may work.
 absl::Status PublishShmLink(const std::string& path, const ShmLink& link);
 
-// Errors: NOT_FOUND; PERMISSION_DENIED if `path` is another user's, or was made in another pid namespace;
-// FAILED_PRECONDITION if `path` is not a link that Ronda has made.
+// Errors: NOT_FOUND; PERMISSION_DENIED if `path` belongs to another user, or was created in another pid namespace;
+// FAILED_PRECONDITION if `path` is not a link of Ronda's.
 absl::StatusOr<ShmLink> ReadShmLink(const std::string& path);
 
-// Returns whether no rank needs the link at `path` any more: its creator is dead, or has closed the memory. A link from
-// another pid namespace is a leftover only if its lock has been released.
+// Returns whether no rank needs the link at `path` any longer, because its creator is dead or has closed the memory. A
+// link from another pid namespace is a leftover only if it had a lock, which has been released.
 bool IsLeftover(const std::string& path, const ShmLink& link);
 
-// Removes the links in a folder that are left from this user's jobs which were killed while their ranks attached.
+// Removes the links in a folder that are left over from jobs of this user that were killed while their ranks attached.
 void RemoveShmLeftovers(const std::string& folder);
 
-// Removes the link at `path` if it still is `link`.
+// Removes the link at `path` if it is still `link`.
 void RemoveShmLink(const std::string& path, const ShmLink& link);
 
 }  // namespace ronda

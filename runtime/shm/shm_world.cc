@@ -38,10 +38,10 @@ absl::Status CheckRanks(const ShmWorld::Options& options) {
                                                  options.job_size, ": ", absl::StrJoin(ranks, ", ")));
 }
 
-// Each rank watches this many ranks: those with the next higher numbers. Rank 0 follows the last rank, so the ranks
-// form a circle. If ranks die, a living rank that comes before these ranks in the circle watches at least one of them.
-// The living rank makes the job fail on all ranks. If every rank watched all others, a host would need one descriptor
-// for each pair of ranks. Each rank is watched by several ranks, because one watching rank may be stopped.
+// Each rank watches this many ranks: the next higher ones, with rank 0 after the last rank, in a circle. If ranks die,
+// the closest living rank before them watches at least one of them, and fails the job on all ranks. If every rank
+// watched all others, a host would need a descriptor per pair of ranks. Several ranks watch each rank, because one
+// watching rank may be stopped.
 constexpr int kWatchedRanks = 32;
 
 bool Watches(RankId watcher, RankId peer, int size) {
@@ -49,14 +49,14 @@ bool Watches(RankId watcher, RankId peer, int size) {
   return 0 < distance && distance <= kWatchedRanks;
 }
 
-// The mappings that hold the recorders of a FlightBoard: of the ranks on this host, and of the ranks elsewhere.
+// The mappings that hold a FlightBoard's recorders: those of ranks on this host, and those of ranks on other hosts.
 struct FlightMemory {
   std::shared_ptr<ShmMapping> here;
   std::shared_ptr<ShmMapping> elsewhere;
 };
 
-// The recorders of ranks on other hosts are in this process' own memory. The kernel provides real memory only for pages
-// that are written.
+// The recorders of ranks on other hosts are in this process's private memory, where only pages that are written take
+// physical memory.
 absl::StatusOr<std::shared_ptr<FlightBoard>> MakeFlightBoard(const ShmWorld::Options& options,
                                                              const std::shared_ptr<ShmMapping>& mapping) {
   std::vector<FlightRecorder*> here;
@@ -145,8 +145,8 @@ absl::Status ShmWorld::StartMonitor() {
 
 void ShmWorld::OnPeerEnd(RankId peer) {
   if (HasDeparted(peer)) return;
-  // If the job has already failed, its ranks end because of that failure, so the end of a peer needs no report. A rank
-  // that has run out of memory has often reported this failure before it ends.
+  // If the job has already failed, that failure explains why the peer ended. For example, a rank that runs out of
+  // memory usually reports that before it ends.
   if (!HasFailed()) RecordDeath(peer);
   WakeAll();
 }

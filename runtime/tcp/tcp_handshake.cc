@@ -13,8 +13,8 @@ namespace {
 
 constexpr absl::string_view kHello = "ronda.v1.Data.Hello";
 constexpr absl::string_view kWelcome = "ronda.v1.Data.Welcome";
-// In a job without a secret, the proofs use this key. A proof with the key kNoSecret keeps different jobs on one host
-// apart, but does not protect against other callers.
+// The key of the proofs in a job without a secret. Such proofs keep different jobs on one host apart, but do not
+// protect against other callers.
 constexpr absl::string_view kNoSecret = "no secret";
 
 struct Nonces {
@@ -28,7 +28,7 @@ std::string Proof(const TcpJob& job, absl::string_view purpose, const Nonces& no
   return SecretProof(key, {purpose, nonces.callee, nonces.caller, job.job_id, numbers});
 }
 
-// Encodes in the byte order that all ranks of a job share.
+// Encodes in host byte order, which is the same on all ranks of a job.
 std::string Encode(const TcpConnectionId& id) {
   const uint32_t words[] = {id.level, static_cast<uint32_t>(id.caller), static_cast<uint32_t>(id.callee)};
   std::string text(sizeof(words), '\0');

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The first messages on a connection for data or control messages. In these messages both ends prove that they know the
-// job's secret.
+// The handshake on a connection for data or control messages, in which both ends prove that they know the job's secret.
 //
 //   callee                              caller
 //     | challenge: a nonce                |
@@ -11,9 +10,9 @@
 //     | welcome: proof                    |
 //     |---------------------------------->|
 //
-// Each proof covers both nonces, so nobody can use it again in another handshake. Each proof names its purpose, so
-// nobody can send it back to its author as the other end's proof. Each message has a fixed length, so no size comes
-// from an unauthenticated caller.
+// Each proof covers both nonces, so it cannot be replayed in another handshake. Each proof names its purpose, so it
+// cannot be reflected to its author as the other end's proof. Messages have fixed lengths, so that no size comes from
+// an unauthenticated caller.
 #ifndef RONDA_RUNTIME_TCP_TCP_HANDSHAKE_H_
 #define RONDA_RUNTIME_TCP_TCP_HANDSHAKE_H_
 
@@ -28,15 +27,15 @@
 
 namespace ronda {
 
-// What distinguishes the ranks of a job from other callers.
+// What the ranks of a job know, and other callers do not.
 struct TcpJob {
   std::string job_id;
-  std::string secret;  // may be empty if all ranks are on loopback: then only the job's id is proved
+  std::string secret;  // may be empty if all ranks are on loopback: then only the job id is proved
 };
 
 // Identifies a connection of the job.
 struct TcpConnectionId {
-  uint32_t level = 0;  // tells several connections of the same pair apart
+  uint32_t level = 0;  // distinguishes several connections of the same pair of ranks
   RankId caller = 0;
   RankId callee = 0;
 
@@ -50,7 +49,7 @@ inline constexpr size_t kTcpWelcomeBytes = kProofBytes;
 // The called end of a connection. Thread-compatible; `job` must outlive it.
 class TcpCallee {
  public:
-  // Errors: INTERNAL if the system provides no random bytes.
+  // Errors: INTERNAL if the system cannot provide random bytes.
   static absl::StatusOr<TcpCallee> Create(const TcpJob* job, RankId self);
 
   const std::string& challenge() const { return nonce_; }
@@ -60,7 +59,7 @@ class TcpCallee {
     std::string text;  // to be sent to the caller
   };
   // Errors: PERMISSION_DENIED if the caller has not proved that it belongs to the job; INVALID_ARGUMENT if the caller
-  // wants to reach another rank. REQUIRES: `hello` has kTcpHelloBytes.
+  // meant to call a different rank. REQUIRES: `hello` has kTcpHelloBytes.
   absl::StatusOr<Welcome> Check(absl::string_view hello) const;
 
  private:
@@ -74,7 +73,7 @@ class TcpCallee {
 // The calling end of a connection. Thread-compatible; `job` must outlive it.
 class TcpCaller {
  public:
-  // Errors: INTERNAL if the system provides no random bytes.
+  // Errors: INTERNAL if the system cannot provide random bytes.
   static absl::StatusOr<TcpCaller> Create(const TcpJob* job, const TcpConnectionId& id);
 
   // Returns the hello that answers `challenge`.

@@ -12,12 +12,12 @@
 
 namespace ronda {
 
-// The socket to which other ranks connect in order to exchange data with this rank. The socket is opened before the
-// ranks know each other, so that the list of members can contain its address. Early callers wait in the kernel's queue
-// for ConnectTcp. Thread-compatible.
+// The socket to which other ranks connect to exchange data with this rank. It is opened before the rendezvous, so that
+// the member list can contain its address. Early callers wait in the kernel's queue until ConnectTcp() accepts them.
+// Thread-compatible.
 class TcpListener {
  public:
-  // Listens only on `endpoint`, whose port may be 0. Errors: the errors of ListenAt.
+  // Listens only on `endpoint`, whose port may be 0. Errors: those of ListenAt().
   static absl::StatusOr<std::unique_ptr<TcpListener>> Start(const Endpoint& endpoint);
 
   const Endpoint& endpoint() const { return endpoint_; }  // with its port

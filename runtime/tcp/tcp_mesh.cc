@@ -28,13 +28,13 @@
 namespace ronda {
 namespace {
 
-// After this time, the code checks the job's failure and the clock again.
+// The interval at which a waiting rank checks the job's failure and its timeouts.
 constexpr absl::Duration kRound = absl::Milliseconds(50);
 constexpr absl::Duration kPauseBetweenCalls = absl::Milliseconds(100);
-// Besides the missing ranks, this many callers that have not authenticated may be connected at the same time.
+// How many unauthenticated callers may be connected at the same time, in addition to the missing ranks.
 constexpr size_t kRoomForCallers = 64;
-// This rank accepts at most this many callers in a row before it reads what they have sent. More callers would exceed
-// the limit, so some callers would be dropped before this rank had read anything from them.
+// How many callers this rank accepts before it reads what they have sent. With more, some callers would be dropped at
+// the limit before this rank had read anything from them.
 constexpr int kCallersPerRound = static_cast<int>(kRoomForCallers);
 constexpr int kMostComplaints = 5;
 
@@ -45,7 +45,7 @@ absl::Status SystemError(absl::string_view what, int error) {
   return absl::UnavailableError(absl::StrCat(what, ": ", strerror(error)));
 }
 
-// `purpose` says what the connections are for, for example "data".
+// `purpose` is what the connections are for, for example "data".
 absl::Status TooManySockets(int error, absl::string_view purpose) {
   return absl::ResourceExhaustedError(
       absl::StrCat("cannot open a socket: ", strerror(error), ": a rank has a connection to each rank with which it ",
@@ -59,25 +59,26 @@ std::optional<size_t> PositionIn(const TcpLevel& level, RankId rank) {
   return static_cast<size_t>(it - level.ranks.begin());
 }
 
-// Returns whether rank `self` has to be connected with `rank`.
+// Returns whether rank `self` needs a connection to `rank`.
 bool IsPartner(const TcpLevel& level, RankId rank, RankId self) {
   const auto& partners = level.partners;
   return rank != self && (partners.empty() || std::find(partners.begin(), partners.end(), rank) != partners.end());
 }
 
-// If a connection is idle for hours, a device between the hosts may forget the connection. TCP keepalive prevents this.
+// Sets the socket's options. Keepalive prevents network devices between the hosts from dropping connections that are
+// idle for hours.
 void SetUp(int fd) {
   const auto set = [fd](int level, int option, int value) { setsockopt(fd, level, option, &value, sizeof(value)); };
-  // Small messages must not wait for more data (TCP_NODELAY). The code does not set the sizes of the buffers, because
-  // the kernel can make its buffers larger than a program may request.
+  // TCP_NODELAY sends small messages without waiting for more data. The buffer sizes stay unset, because the kernel's
+  // automatic sizes can exceed what a program may request.
   set(IPPROTO_TCP, TCP_NODELAY, 1);
   set(SOL_SOCKET, SO_KEEPALIVE, 1);
   set(IPPROTO_TCP, TCP_KEEPIDLE, 60);
   set(IPPROTO_TCP, TCP_KEEPINTVL, 10);
 }
 
-// Reads until `text` has `wanted` bytes, and returns whether `text` has them now. Does not read further, because the
-// next bytes may be data.
+// Reads until `text` has `wanted` bytes, and returns whether it has. Does not read beyond them, because the next bytes
+// may be data.
 absl::StatusOr<bool> ReadUpTo(int fd, size_t wanted, std::string* text) {
   const size_t before = text->size();
   text->resize(wanted);
@@ -89,14 +90,14 @@ absl::StatusOr<bool> ReadUpTo(int fd, size_t wanted, std::string* text) {
   return SystemError("cannot read", errno);
 }
 
-// Writes a few bytes. A new connection always has room for a few bytes in its buffer.
+// Writes a few bytes, for which the send buffer of a new connection always has room.
 absl::Status WriteAll(int fd, absl::string_view text) {
   const ssize_t sent = send(fd, text.data(), text.size(), MSG_NOSIGNAL);
   if (sent == static_cast<ssize_t>(text.size())) return absl::OkStatus();
   return SystemError("cannot write", sent < 0 ? errno : EAGAIN);
 }
 
-// This rank's call to another rank. The call is repeated until the connection has been made.
+// This rank's call to another rank, which is retried until they are connected.
 class OutgoingCall {
  public:
   OutgoingCall(const TcpMeshOptions& options, const TcpConnectionId& id) : options_(options), id_(id) {}
@@ -113,7 +114,7 @@ class OutgoingCall {
   }
 
   // Calls the other rank if no call is in progress and the last call was long enough ago. Errors: RESOURCE_EXHAUSTED if
-  // the process cannot open another socket.
+  // the process has no free file descriptor.
   absl::Status CallIfDue() {
     const absl::Duration now = MonotonicTime();
     if (MayHangUp() && now >= end_) HangUp(absl::DeadlineExceededError(SilenceSoFar()));
@@ -144,7 +145,7 @@ class OutgoingCall {
  private:
   enum class State { kConnecting, kAwaitingChallenge, kAwaitingWelcome, kOver };
 
-  // After a rank has sent its hello, it must not hang up: the other end may already use this connection.
+  // A rank that has sent its hello must not hang up, because the other end may already use the connection.
   bool MayHangUp() const {
     return socket_.valid() && (state_ == State::kConnecting || state_ == State::kAwaitingChallenge);
   }
@@ -189,11 +190,11 @@ class OutgoingCall {
   std::optional<TcpCaller> caller_;
   std::string text_;                                // received so far
   absl::Duration due_ = -absl::InfiniteDuration();  // of the next call
-  absl::Duration end_;                              // of the call under way
+  absl::Duration end_;                              // of the current call
   absl::Status last_error_;
 };
 
-// A call from a caller that has not yet proved which rank it is.
+// A call from a caller that has not authenticated yet.
 struct IncomingCall {
   UniqueFd socket;
   TcpCallee callee;
@@ -201,7 +202,7 @@ struct IncomingCall {
   std::string text;    // received so far
 };
 
-// All connections of one rank, while they are being made.
+// Establishes all connections of one rank.
 class Mesh {
  public:
   // `listener` may be nullptr if no other rank calls this rank.
@@ -308,8 +309,7 @@ void Mesh::HearAll(absl::Span<const pollfd> polled) {
   for (auto call = incoming_.begin(); call != incoming_.end();) {
     const bool has_spoken = polled[next++].revents != 0;
     const absl::StatusOr<bool> is_over = has_spoken ? Hear(*call) : absl::StatusOr<bool>(false);
-    // If a caller has sent nothing, this rank logs no warning: the caller may be a rank that has given up and called
-    // again.
+    // Logs no warning for a caller that has sent nothing: it may be a rank that has given up and called again.
     if (!is_over.ok() && !call->text.empty()) Complain(is_over.status());
     const bool drop = !is_over.ok() || *is_over || MonotonicTime() >= call->end;
     call = drop ? incoming_.erase(call) : std::next(call);
@@ -354,8 +354,7 @@ absl::Status Mesh::Admit(IncomingCall& call, const TcpCallee::Welcome& welcome) 
         absl::StrCat("rank ", caller, " has called rank ", options_.rank, " for level ", welcome.id.level));
   }
   RONDA_RETURN_IF_ERROR(WriteAll(call.socket.get(), welcome.text));
-  // If a connection exists already, the caller has lost this connection: a caller that still had it would not have
-  // called again.
+  // Replaces an existing connection: its caller must have lost it, or it would not have called again.
   *socket = std::move(call.socket);
   return absl::OkStatus();
 }

@@ -21,12 +21,12 @@
 
 namespace ronda {
 
-// A set of ranks that exchange messages with each other. The messages of different levels are separate.
+// A set of ranks that exchange messages with each other, separately from other levels.
 struct TcpLevel {
   uint32_t number = 0;
-  std::vector<RankId> ranks;  // of the job, in any order; the messages number them by position here
-  // The ranks with which this rank exchanges messages. If the list is empty, these are all other ranks of the level. If
-  // a is a partner of b, b must also be a partner of a.
+  std::vector<RankId> ranks;  // of the job, in any order; in messages, ranks are numbered by their position here
+  // The ranks with which this rank exchanges messages; empty: all other ranks of the level. If a is a partner of b, b
+  // must be a partner of a.
   std::vector<RankId> partners = {};
 };
 
@@ -34,28 +34,27 @@ struct TcpMeshOptions {
   TcpJob job;
   RankId rank = 0;
   std::vector<Peer> peers;                           // by rank
-  std::vector<Endpoint> endpoints;                   // by rank: its listener, for the ranks that this one calls
+  std::vector<Endpoint> endpoints;                   // by rank: its listener; only for the ranks that this rank calls
   std::string purpose = "data";                      // of the connections, for messages
-  absl::Duration timeout = absl::Seconds(30);        // the longest wait for all others
-  absl::Duration caller_timeout = absl::Seconds(5);  // the longest wait for a caller's handshake
-  absl::Duration call_timeout = absl::Seconds(5);    // the longest wait for an answer before a call is repeated
-  std::function<absl::Status()> job_failure;         // ends the wait; nullptr: nothing does
+  absl::Duration timeout = absl::Seconds(30);        // longest wait for all partners
+  absl::Duration caller_timeout = absl::Seconds(5);  // longest wait for a caller's handshake
+  absl::Duration call_timeout = absl::Seconds(5);    // longest wait for an answer before a call is retried
+  std::function<absl::Status()> job_failure;         // an error ends the wait; nullptr: none
 };
 
-// Connects this rank to its partners in each of `levels`. The rank must be a member of every level. A rank calls those
-// partners that have lower ranks. The partners with higher ranks call this rank. The ranks at both ends of a connection
-// prove that they know the job's secret (tcp_handshake.h). Callers that fail to prove that they know the secret, or
-// that send nothing, are dropped. No rank waits for such callers. A call that fails or gets no answer is repeated until
-// the time is over.
+// Connects this rank to its partners in each of `levels`, all of which must contain it. This rank calls its
+// lower-ranked partners, and its higher-ranked partners call it. Both ends of a connection prove that they know the
+// job's secret (tcp_handshake.h). Drops callers that fail to do so, or that send nothing, without waiting for them.
+// Until `timeout`, retries calls that fail or get no answer.
 //
-// Blocks until all connections exist. Returns one PointToPoint for each level, in the order of `levels`. Errors:
-// DEADLINE_EXCEEDED that names the missing ranks, with the reason if it is known; the job's failure; RESOURCE_EXHAUSTED
-// if the process may not open enough sockets.
+// Blocks until all connections exist. Returns one PointToPoint per level, in the order of `levels`. Errors:
+// DEADLINE_EXCEEDED that names the missing ranks and, if known, the reason; the job's failure; RESOURCE_EXHAUSTED if
+// the process cannot open enough sockets.
 absl::StatusOr<std::vector<std::unique_ptr<PointToPoint>>> ConnectTcp(const TcpListener& listener,
                                                                       const TcpMeshOptions& options,
                                                                       const std::vector<TcpLevel>& levels);
 
-// Like ConnectTcp, but for a single level. If some connections fail, still returns the connections that exist.
+// Like ConnectTcp(), but for a single level, and returns the existing connections even if others fail.
 struct TcpPartners {
   std::unique_ptr<PointToPoint> messages;
   std::vector<RankId> absent;  // partners without a connection

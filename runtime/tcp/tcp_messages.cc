@@ -18,14 +18,13 @@ namespace ronda {
 namespace {
 
 constexpr size_t kLengthBytes = sizeof(uint64_t);
-// A queue that is never empty removes its complete entries from memory from time to time. The queue removes complete
-// entries if at least this many entries are complete, and more than half of all entries.
+// A queue that never becomes empty erases its complete entries once there are at least this many, and they are more
+// than half of all entries.
 constexpr size_t kEntriesToReclaim = 256;
 
-// How many memory vectors (iovec) one call to the kernel gets. A message needs two vectors.
+// The number of iovecs per system call. A message needs two.
 constexpr size_t kVectors = 16;
-// If at most this many connections are active, it is cheaper to try all of them than to ask the kernel which of them
-// can move data.
+// With at most this many active connections, trying them all is cheaper than polling.
 constexpr size_t kFew = 4;
 
 bool IsTemporary(int error) { return error == EAGAIN || error == EWOULDBLOCK || error == EINTR; }
@@ -104,7 +103,7 @@ void TcpMessages::List(RankId peer) {
   bool& is_listed = connections_[static_cast<size_t>(peer)].is_listed;
   if (is_listed) return;
   active_.push_back(peer);
-  is_listed = true;  // set last: if there is no memory for the entry, the next call lists the peer
+  is_listed = true;  // set last: if adding the entry runs out of memory, the next call adds it
 }
 
 absl::StatusOr<PointToPoint::Request> TcpMessages::Send(const void* data, size_t bytes, RankId to) {
@@ -112,7 +111,7 @@ absl::StatusOr<PointToPoint::Request> TcpMessages::Send(const void* data, size_t
   Connection& connection = connections_[static_cast<size_t>(to)];
   RONDA_RETURN_IF_ERROR(connection.send_failure);
   const bool is_first = connection.sends.empty();
-  // The cast is safe, because a send does not change the data.
+  // The cast is safe, because sending does not modify the data.
   const TransferQueue::Number number = connection.sends.Add(const_cast<void*>(data), bytes);
   if (is_first) MoveOut(connection);
   if (connection.HasToSend()) List(to);
@@ -141,7 +140,7 @@ void TcpMessages::Move() {
   size_t left = 0;
   for (size_t i = 0; i < active_.size(); ++i) {
     Connection& connection = connections_[static_cast<size_t>(active_[i])];
-    // If a connection has an error, the call that moves its data reports the error.
+    // On an error, the call that moves the connection's data reports it.
     const auto can = [&](int16_t events) {
       return are_few || (polled_[i].revents & (events | POLLERR | POLLHUP)) != 0;
     };
@@ -158,7 +157,7 @@ void TcpMessages::MoveOut(Connection& connection) {
   msghdr message = {};
   message.msg_iov = vectors;
   message.msg_iovlen = connection.sends.Fill(absl::MakeSpan(vectors));
-  // Without MSG_NOSIGNAL, SIGPIPE would end this process when a peer is lost.
+  // Without MSG_NOSIGNAL, SIGPIPE would kill this process when a peer is lost.
   const ssize_t moved = sendmsg(connection.socket.get(), &message, MSG_NOSIGNAL);
   if (moved >= 0) {
     connection.send_failure.Update(connection.sends.Advance(static_cast<size_t>(moved)));
@@ -180,7 +179,7 @@ void TcpMessages::MoveIn(Connection& connection) {
   } else if (!IsTemporary(errno)) {
     connection.receive_failure.Update(Broken(strerror(errno)));
   }
-  // If this rank can no longer receive from a peer, it can also no longer send to this peer.
+  // If this rank can no longer receive from a peer, it cannot send to it either.
   connection.send_failure.Update(connection.receive_failure);
 }
 

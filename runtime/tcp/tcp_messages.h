@@ -20,19 +20,18 @@
 
 namespace ronda {
 
-// The messages of one direction of a connection. In the connection's stream of bytes, each message is its length (8
-// bytes, in the byte order that all ranks share), followed by its content. The queue knows where in memory the next
-// bytes of the stream are. The kernel moves these bytes directly from or to the memory of the messages, without another
-// buffer.
+// The messages of one direction of a connection. In the byte stream, each message is its length (8 bytes, in host byte
+// order, which all ranks share), followed by its content. The queue knows where in memory the next bytes of the stream
+// are, so that the kernel copies them directly from or to the messages, without another buffer.
 //
 //   queue.Add(data, bytes);
-//   const size_t count = queue.Fill(vectors);            // then sendmsg or recvmsg, which moves some of them
+//   const size_t count = queue.Fill(vectors);  // sendmsg or recvmsg then moves some of the bytes
 //   RONDA_RETURN_IF_ERROR(queue.Advance(moved));
 //
 // Sender and receiver use the queue in the same way. The sender writes the lengths of its messages to the stream. The
-// receiver overwrites the lengths of its messages with those in the stream, which must be equal.
+// receiver reads each length from the stream, and checks that it is the expected one.
 //
-// The queue keeps its memory for the next messages. Thread-compatible.
+// The queue reuses its memory for later messages. Thread-compatible.
 class TransferQueue {
  public:
   using Number = uint64_t;
@@ -43,12 +42,12 @@ class TransferQueue {
   bool empty() const { return first_ == entries_.size(); }
   bool IsComplete(Number number) const { return number < completed_; }
 
-  // Sets `vectors` to the memory of the next bytes of the stream, as far as the added messages and the number of
-  // vectors allow. Returns the number of vectors in use. The vectors are valid until the next Add.
+  // Points `vectors` to the memory of the next bytes of the stream, up to the end of the added messages or the last
+  // vector. Returns the number of vectors in use. They are valid until the next Add().
   size_t Fill(absl::Span<iovec> vectors);
 
-  // Records that `bytes` of the bytes named by Fill were moved. Errors: INTERNAL if a message has another length than
-  // expected. After an INTERNAL error the stream cannot be used.
+  // Records that the first `bytes` bytes of the vectors from Fill() have been moved. Errors: INTERNAL if a message does
+  // not have the expected length; the stream is then unusable.
   absl::Status Advance(size_t bytes);
 
  private:
@@ -56,7 +55,7 @@ class TransferQueue {
     uint64_t length = 0;  // as sent or received
     char* data = nullptr;
     size_t bytes = 0;
-    size_t moved = 0;  // of length and content together
+    size_t moved = 0;  // including the length
   };
 
   std::vector<Entry> entries_;
@@ -67,26 +66,26 @@ class TransferQueue {
 // Messages over TCP, on one connection for each pair of ranks. Each direction of a connection is a sequence of messages
 // (TransferQueue).
 //
-// The sender passes as much of a message to the kernel as the kernel accepts, directly from the memory of the caller. A
-// receiver reads the message into the caller's memory once the caller has asked for the message. Until the caller has
-// asked for the message, it stays in the buffers of the kernel and, when these are full, at the sender. Apart from
-// these buffers, messages have no flow control. The transfers cannot deadlock if sender and receiver submit their
-// messages in the same order. When the receiver waits for a message, it has already asked for all earlier ones.
+// The sender passes as much of a message as the kernel accepts, directly from the caller's memory. The receiver reads a
+// message directly into its caller's memory, but only once the caller has asked for it. Until then, the message stays
+// in the kernel's buffers and, when these are full, at the sender. There is no other flow control. Transfers cannot
+// deadlock if sender and receiver submit their messages in the same order: a receiver that waits for a message has
+// already asked for all earlier ones.
 //
-// If a connection breaks, the transfers that need it fail. Data that arrived before the failure can still be received,
-// even if this rank can no longer send.
+// If a connection breaks, its transfers fail. Data that arrived before can still be received, even if this rank can no
+// longer send.
 //
 // Thread-compatible.
 class TcpMessages : public PointToPoint {
  public:
-  // For each rank with which `rank` exchanges messages, `sockets` has a connected, non-blocking socket. For `rank`
-  // itself and for all other ranks, it has no socket.
+  // `sockets` has a connected, non-blocking socket for each rank with which `rank` exchanges messages, and an invalid
+  // one for `rank` itself and all other ranks.
   TcpMessages(RankId rank, std::vector<UniqueFd> sockets);
 
   RankId rank() const override { return rank_; }
   int size() const override { return static_cast<int>(connections_.size()); }
 
-  // Errors of Send, Receive and Test: UNAVAILABLE if the connection has broken; INTERNAL if the other end sends
+  // Errors of Send, Receive and Test: UNAVAILABLE if the connection is broken; INTERNAL if the other end sends
   // unexpected data.
   absl::StatusOr<Request> Send(const void* data, size_t bytes, RankId to) override;
   absl::StatusOr<Request> Receive(void* data, size_t bytes, RankId from) override;
@@ -114,7 +113,7 @@ class TcpMessages : public PointToPoint {
   enum class Direction : uint64_t { kSend, kReceive };
 
   static Request ToRequest(Direction direction, RankId peer, TransferQueue::Number number);
-  // Returns whether the transfer is complete. Errors: the reason why the transfer can never complete.
+  // Returns whether the transfer is complete. Errors: the reason why it can never complete.
   absl::StatusOr<bool> IsComplete(const Request& request) const;
   absl::StatusOr<bool> AreComplete(absl::Span<const Request> requests) const;
 
@@ -123,13 +122,13 @@ class TcpMessages : public PointToPoint {
   void Move();
   static void MoveOut(Connection& connection);
   static void MoveIn(Connection& connection);
-  // Asks the kernel which connections can move data. The function does not wait longer than `longest`.
+  // Polls for connections that can move data, for at most `longest`.
   void Poll(absl::Duration longest);
 
   const RankId rank_;
   std::vector<Connection> connections_;  // by rank
-  std::vector<RankId> active_;           // the peers whose connections have transfers under way
-  std::vector<pollfd> polled_;           // as active_
+  std::vector<RankId> active_;           // the peers whose connections have transfers in progress
+  std::vector<pollfd> polled_;           // in the order of active_
 };
 
 }  // namespace ronda

@@ -12,7 +12,7 @@
 namespace ronda {
 namespace {
 
-// Appends the times of the rounds of `sample`, each divided by `unit`.
+// Appends the round times of `sample`, divided by `unit`.
 void AppendRelative(const Sample& sample, double unit, std::vector<double>* relative) {
   for (const double round : sample.microseconds()) relative->push_back(round / unit);
 }
@@ -123,8 +123,8 @@ Autotuner::Decision Autotuner::ConcludeFinal() {
   return wins ? Decision::kReplaced : Decision::kKept;
 }
 
-// Plans to measure the incumbent, then two other values, then the incumbent again, and so on. So each measurement of a
-// value is next to a measurement of the incumbent.
+// Plans to measure the incumbent, then two other values, then the incumbent again, and so on, so that every value is
+// measured next to the incumbent.
 void Autotuner::PlanScreening() {
   stage_ = Stage::kScreening;
   plan_ = {incumbent_};

@@ -13,26 +13,24 @@
 
 namespace ronda {
 
-// The times of some rounds under the same settings. Immutable.
+// The times of several rounds under the same settings. Immutable.
 //
-// A sample uses medians and quartiles, because a single round can take very long if the machine does something else
-// meanwhile.
+// Uses medians and quartiles, because a single round can take very long while the machine is busy with something else.
 class Sample {
  public:
   // REQUIRES: at least one round.
   explicit Sample(std::vector<double> microseconds);
 
-  // Returns a quantile of the rounds' times. `fraction` is between 0 (the shortest round) and 1 (the longest round).
-  // Interpolates linearly between rounds.
+  // Returns a quantile of the round times, from `fraction` 0 (the shortest round) to 1 (the longest), with linear
+  // interpolation between rounds.
   double Quantile(double fraction) const;
 
   double lower_quartile() const { return Quantile(0.25); }
   double median() const { return Quantile(0.5); }
   double upper_quartile() const { return Quantile(0.75); }
 
-  // Returns half the width of an interval that contains the true median with about 95 % confidence. The value is 1.57
-  // times the interquartile range, divided by the square root of the number of rounds (McGill, Tukey and Larsen,
-  // Variations of Box Plots, 1978).
+  // Returns half the width of a 95 % confidence interval of the median: 1.57 times the interquartile range, divided by
+  // the square root of the number of rounds (McGill, Tukey and Larsen, Variations of Box Plots, 1978).
   double median_error() const;
 
   const std::vector<double>& microseconds() const { return microseconds_; }  // ascending
@@ -41,51 +39,48 @@ class Sample {
   std::vector<double> microseconds_;
 };
 
-// Returns whether the challenger is faster than the incumbent by more than the noise of the measurements. In each pair
-// of samples the challenger must be faster by at least `min_gain` (0.02 for 2 %). The confidence intervals of the two
-// medians over all pairs must not overlap. The samples of a pair were measured one after the other. Rounds are compared
-// only within a pair. So neither side has an advantage if the machine becomes slower or faster between two pairs.
+// Returns whether the challenger is faster than the incumbent by more than the measurement noise: by at least
+// `min_gain` (0.02 for 2 %) in each pair of samples, and with confidence intervals of the two medians over all pairs
+// that do not overlap. The samples of a pair were measured one after the other, and rounds are compared only within a
+// pair. So neither side has an advantage if the machine becomes slower or faster between pairs.
 //
 // REQUIRES: `challenger` and `incumbent` have the same number of samples, at least one.
 bool IsFaster(absl::Span<const Sample> challenger, absl::Span<const Sample> incumbent, double min_gain);
 
-// One choice of settings. For each dimension, a point has the index of one of the dimension's values. The point of all
-// zeros stands for the defaults.
+// One choice of settings: for each dimension, the index of one of its values. All zeros are the defaults.
 using TuningPoint = std::vector<size_t>;
 
-// Searches for settings with which rounds take less time than with the defaults. If no settings are faster than the
-// defaults, Autotuner chooses the defaults.
+// Searches for settings with shorter rounds than the defaults. Chooses the defaults if it finds none.
 //
 //   while (!tuner.finished()) {
-//     ... put tuner.point() in force; tuner.BeginMeasuring(); ...
-//     tuner.AddRound(time);  // again and again; point() may differ afterwards
+//     ... apply tuner.point(); tuner.BeginMeasuring(); ...
+//     tuner.AddRound(time);  // after every round; point() may have changed afterwards
 //   }
 //
-// The search goes through the dimensions, and changes only one at a time. A *screening* measures all values of a
-// dimension, and again and again the best settings so far (the incumbent). Each value is compared with the adjacent
-// measurement of the incumbent. A value that looks better enters a *duel*: the value (the challenger) and the incumbent
-// are measured again in turns. The challenger replaces the incumbent only if it is faster by more than the noise
-// (IsFaster). When no dimension has a better value, or no rounds are left, a *final* duel compares the incumbent with
-// the defaults. If the incumbent does not win the final duel, the tuner chooses the defaults. So a value that is not
-// better is never chosen. Two values are compared only by measurements that come directly after each other. So the
-// choice does not depend on a machine that becomes faster or slower for some minutes.
+// The search changes one dimension at a time. A *screening* measures all values of a dimension, interleaved with the
+// best settings so far (the incumbent), and compares each value with the adjacent measurement of the incumbent. A value
+// that looks better (the challenger) enters a *duel*, which measures it and the incumbent again alternately. The
+// challenger replaces the incumbent only if it is faster by more than the noise (IsFaster). When no dimension has a
+// better value, or no rounds are left, a *final* duel compares the incumbent with the defaults, which the tuner chooses
+// unless the incumbent wins. So it never chooses a value that is not better. Because only adjacent measurements are
+// compared, it does not matter if the machine becomes faster or slower for some minutes.
 //
-// The class is a pure state machine without a clock, a thread or random numbers. Thread-compatible.
+// A pure state machine: it uses no clock, threads or random numbers. Thread-compatible.
 class Autotuner {
  public:
   struct Options {
     std::vector<size_t> grid;    // the number of values of each dimension, at least 1
     int rounds_per_sample = 10;  // measured rounds, after the warm-up
     int warm_up_rounds = 3;      // rounds that are not measured
-    int max_rounds = 600;        // of both kinds; then the search ends
-    double min_gain = 0.02;      // share of a step's time; a smaller gain is not worth a change
+    int max_rounds = 600;        // including warm-up; then the search ends
+    double min_gain = 0.02;      // fraction of a step's time; a smaller gain is not worth a change
     int duel_pairs = 2;
     int final_pairs = 3;
     int duels_per_dimension = 2;
   };
 
   enum class Stage { kScreening, kDuel, kFinal };
-  // What the tuner has decided after a sample.
+  // What the tuner decides after a sample.
   enum class Decision {
     kNone,      // the stage continues
     kDuel,      // a screened value looks better: a duel follows
@@ -105,15 +100,14 @@ class Autotuner {
   // Returns the settings to apply in the next round. When the search has finished, returns the chosen settings.
   const TuningPoint& point() const { return finished_ ? incumbent_ : plan_[samples_.size()]; }
 
-  // Returns whether the search has ended, so that no further round is measured.
+  // Returns whether the search has ended.
   bool finished() const { return finished_; }
 
-  // Records that point() is applied from now on, perhaps again after a pause. The next rounds are a warm-up and are not
+  // Records that point() applies from now on, possibly again after a pause. The next rounds are a warm-up, which is not
   // measured.
   void BeginMeasuring() { warm_up_left_ = options_.warm_up_rounds; }
 
-  // Records that a round with the settings of point() took `time`. If this round completes a sample, returns the
-  // sample.
+  // Records that a round with the settings of point() took `time`. Returns the sample if this round completes it.
   // REQUIRES: not finished.
   std::optional<Measurement> AddRound(absl::Duration time);
 
@@ -149,12 +143,12 @@ class Autotuner {
   bool finished_ = false;
   int rounds_ = 0;
   int warm_up_left_ = 0;
-  std::vector<double> microseconds_;  // of the sample under way
+  std::vector<double> microseconds_;  // of the current sample
   Stage stage_ = Stage::kScreening;
-  std::vector<TuningPoint> plan_;  // the points that the stage measures, in this order
-  std::vector<Sample> samples_;    // of the stage, so far
-  size_t dimension_ = 0;           // under screening, or in a duel
-  size_t settled_ = 0;             // how many dimensions in a row had nothing better
+  std::vector<TuningPoint> plan_;  // the points to measure in this stage, in order
+  std::vector<Sample> samples_;    // of this stage, so far
+  size_t dimension_ = 0;           // being screened, or in a duel
+  size_t settled_ = 0;             // how many consecutive dimensions had no better value
   std::vector<Candidate> candidates_;
   std::vector<TuningPoint> challengers_;  // still waiting for their duel, the best last
 };

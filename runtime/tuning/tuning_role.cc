@@ -56,8 +56,7 @@ std::string Describe(const TunedSettings& settings) {
       ", cycle time ", absl::FormatDuration(settings.cycle_time));
 }
 
-// The values do not include a threshold of 0 (no fusion), because a schedule cannot contain groups of tensors without
-// fusion.
+// Omits a threshold of 0 (no fusion), because without fusion a schedule cannot contain tensor groups.
 TuningSpace::TuningSpace(const TunedSettings& defaults)
     : values_({Values(static_cast<int64_t>(defaults.fusion_threshold),
                       {512 * kKiB, 4 * kMiB, 16 * kMiB, 64 * kMiB, 256 * kMiB}),
@@ -129,8 +128,7 @@ void TuningRole::ScheduleBegins(absl::Time now) {
   tuner_.BeginMeasuring();
 }
 
-// If a sample leads to other settings, more rounds may end before the ranks have unlocked the schedule. RoundEnds
-// ignores these further rounds.
+// If a sample leads to new settings, more rounds may end before the ranks unlock the schedule. Ignores these rounds.
 void TuningRole::RoundEnds(absl::Time now) {
   if (phase_ != Phase::kMeasuring) return;
   unlike_since_ = absl::InfiniteFuture();
@@ -183,7 +181,7 @@ void TuningRole::Conclude() {
   log_.reset();
 }
 
-// If the log cannot be written, only the log ends. The job goes on.
+// If writing fails, closes the log, and the job continues.
 void TuningRole::KeepLogIf(const absl::Status& written) {
   if (written.ok()) return;
   Log(LogLevel::kWarning, kCoordinatorRank, absl::StrCat(written.message(), ": it ends here"));

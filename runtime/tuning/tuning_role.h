@@ -23,9 +23,9 @@ namespace ronda {
 // The settings of a job that the autotuner may change.
 struct TunedSettings {
   size_t fusion_threshold = 0;  // bytes of a bucket
-  size_t min_bucket_bytes = 0;  // from this size on a bucket of the locked schedule may end early
+  size_t min_bucket_bytes = 0;  // a locked schedule's bucket of this size need not wait for more tensors
   size_t chunk_bytes = 0;       // collectives cut their data into chunks of this size; 0: the backend chooses
-  absl::Duration cycle_time;    // longest time a tensor may wait for others to be fused with
+  absl::Duration cycle_time;    // longest time a tensor waits for others to fuse with
 
   friend bool operator==(const TunedSettings&, const TunedSettings&) = default;
 };
@@ -33,8 +33,8 @@ struct TunedSettings {
 // Returns, for example, "fusion threshold 4194304 bytes, ...".
 std::string Describe(const TunedSettings& settings);
 
-// The values among which the autotuner chooses: for each setting the default, and a few values that differ by a factor
-// of about four.
+// The values that the autotuner can choose: for each setting, the default and a few values about a factor of four
+// apart.
 //
 // Immutable.
 class TuningSpace {
@@ -42,7 +42,7 @@ class TuningSpace {
   // Point 0 is `defaults`: the user's settings, or Ronda's defaults.
   explicit TuningSpace(const TunedSettings& defaults);
 
-  // Returns Autotuner::Options::grid: how many values each setting has.
+  // Returns the number of values of each setting, for Autotuner::Options::grid.
   std::vector<size_t> grid() const;
 
   // REQUIRES: `point` is a point of grid().
@@ -52,9 +52,8 @@ class TuningSpace {
   std::vector<std::vector<int64_t>> values_;  // of each dimension; the default first
 };
 
-// Writes the measurements and decisions of autotune to a file, as comma-separated values. Each sample has one row, and
-// the last row has the choice. When a function of this class has returned, its row is in the file. docs/autotune.md
-// explains the columns.
+// Writes autotune's measurements and decisions to a CSV file: one row per sample, and the choice in the last row. Each
+// function flushes its row to the file before it returns. docs/autotune.md explains the columns.
 //
 // Thread-compatible. TuningLog owns the open file.
 class TuningLog {
@@ -63,7 +62,7 @@ class TuningLog {
   // Errors: the operating system's error, with the path.
   static absl::StatusOr<std::unique_ptr<TuningLog>> Create(const std::string& path);
 
-  // `rounds` is the number of rounds so far, which includes the rounds of warm-ups.
+  // `rounds` is the number of rounds so far, including warm-ups.
   // Errors: UNAVAILABLE with the path, if the file cannot be written.
   absl::Status AddSample(int rounds, const Autotuner::Measurement& measurement, const TunedSettings& settings);
   absl::Status AddChoice(int rounds, const TunedSettings& settings);
@@ -80,49 +79,47 @@ class TuningLog {
   const std::unique_ptr<std::FILE, Close> file_;
 };
 
-// Autotune on rank 0: measures the rounds of the locked schedule, and chooses the settings. Rounds outside of a locked
-// schedule are not measured, because only in a locked schedule are all steps alike. TuningRole connects the Autotuner,
-// the TuningSpace and the TuningLog.
+// Autotune on rank 0: measures the rounds of the locked schedule, and chooses the settings. Only rounds of a locked
+// schedule are measured, because only they repeat exactly. Connects the Autotuner, the TuningSpace and the TuningLog.
 //
-// New settings can be put into effect only while no schedule is locked. So when wants_change() is true, the owner makes
-// the ranks unlock the schedule, sends the settings that TakeSettings() returns, and waits for the next schedule:
+// New settings can only be applied while no schedule is locked. So when wants_change() is true, the owner makes the
+// ranks unlock the schedule, sends the settings from TakeSettings(), and waits for the next schedule:
 //
 //   begin schedule -> ScheduleBegins, RoundEnds, RoundEnds, ... wants_change() -> unlock -> TakeSettings -> ...
 //
-// Thread-compatible. Reads no clock. TuningRole writes to the log of the job and, if the options name one, to a log
-// file.
+// Thread-compatible. Reads no clock. Writes to the job's log and, if the options name one, to a log file.
 class TuningRole {
  public:
   struct Options {
-    TunedSettings defaults;      // applied at the beginning
+    TunedSettings defaults;      // initially applied
     int rounds_per_sample = 10;  // see Autotuner
     std::string log_path;        // empty: no log
-    // If steps differ from each other for this time, a warning is logged, or the search ends. The time is at least
-    // `unlike_timeout_rounds` times the length of a step.
+    // If steps keep differing from each other for this long, but at least for `unlike_timeout_rounds` times the length
+    // of a step, the search logs a warning, or ends.
     absl::Duration unlike_timeout = absl::Seconds(60);
     int unlike_timeout_rounds = 40;
   };
 
   explicit TuningRole(Options options);
 
-  // The caller must call Start before all other functions. If the options name a log file, Start begins this log.
+  // Must be called before all other functions. Creates the log file, if the options name one.
   // Errors: the operating system's error, with the path.
   absl::Status Start();
 
   // Records that a schedule has been locked.
   void ScheduleBegins(absl::Time now);
 
-  // Records that the ranks have carried out one more round of the schedule.
+  // Records that the ranks have completed a round of the schedule.
   void RoundEnds(absl::Time now);
 
-  // Records that the ranks have negotiated tensors. Negotiated tensors do not belong to a schedule.
+  // Records that the ranks have negotiated tensors, outside of any schedule.
   void Negotiated(absl::Time now);
 
-  // Returns whether other settings than the current settings should be applied.
+  // Returns whether settings other than the current ones should be applied.
   bool wants_change() const { return wanted_ != in_force_; }
 
-  // Returns the new settings, or nullopt if nothing has to change. From now on, the new settings are treated as being
-  // in effect. REQUIRES: no schedule is locked.
+  // Returns the new settings, which count as applied from now on, or nullopt if nothing has changed. REQUIRES: no
+  // schedule is locked.
   std::optional<TunedSettings> TakeSettings();
 
   bool finished() const { return tuner_.finished(); }
@@ -142,7 +139,7 @@ class TuningRole {
   enum class Phase { kIdle, kMeasuring } phase_ = Phase::kIdle;
   absl::Time last_round_;                             // when the last round ended; while measuring
   absl::Duration round_time_;                         // of the last round
-  absl::Time unlike_since_ = absl::InfiniteFuture();  // since when steps have not repeated
+  absl::Time unlike_since_ = absl::InfiniteFuture();  // since when steps have differed
   enum class Warning { kNotYet, kGiven } warning_ = Warning::kNotYet;
 };
 

@@ -33,8 +33,8 @@ absl::Status HierarchicalCommunicator::Vote(const CallInfo& info) {
   const auto once = [&] {
     if (!std::exchange(is_late, true)) ballot.when_late();
   };
-  // The votes, flags and layouts that this rank knows so far. At first they are the rank's own, after the first step
-  // those of its host, and at last those of all hosts.
+  // The votes, flags and layouts that this rank knows so far: first its own, then those of its host, finally those of
+  // all hosts.
   Ballot known = {.own = ballot.own, .own_flags = ballot.own_flags, .own_layout = ballot.own_layout, .when_late = once};
   int steps = 0;
   const auto vote = [&](Communicator& level) -> absl::Status {
@@ -48,7 +48,7 @@ absl::Status HierarchicalCommunicator::Vote(const CallInfo& info) {
   };
   RONDA_RETURN_IF_ERROR(vote(*options_.local));
   if (options_.across != nullptr) RONDA_RETURN_IF_ERROR(vote(*options_.across));
-  // If a rank has no communicator across hosts, it gets the result from the other ranks of its host.
+  // A rank without a communicator across hosts gets the result from the other ranks of its host.
   if (IsUneven()) RONDA_RETURN_IF_ERROR(vote(*options_.local));
   ballot.result = known.result;
   ballot.flags = known.flags;
@@ -57,8 +57,8 @@ absl::Status HierarchicalCommunicator::Vote(const CallInfo& info) {
 }
 
 absl::Status HierarchicalCommunicator::Reduce(const ReduceCall& call) {
-  // Scaled sums of integers use the flat communicator. With two levels, a host's sum would travel in the elements'
-  // type, which may be too small for the sum.
+  // Scaled integer sums use the flat communicator, because a host's sum would travel in the elements' type, which may
+  // be too small for it.
   const bool adds_wide = kernels::AddsWide(call.op, call.dtype, call.postscale);
   if (!IsOfAll(call.info) || call.delivery == ReduceCall::Delivery::kParts || adds_wide) {
     return options_.flat->Reduce(call);
@@ -72,8 +72,8 @@ absl::Status HierarchicalCommunicator::Broadcast(const BroadcastCall& call) {
   if (!IsOfAll(call.info)) return options_.flat->Broadcast(call);
   const HostPosition root = PositionOf(options_.hosts, call.root);
   const bool is_at_home = self_.host == root.host;
-  // Across hosts, the ranks with the root's local rank exchange the data. If some host has no rank with this local
-  // rank, the data travels between the first ranks of the hosts.
+  // Across hosts, the data travels between the ranks with the root's local rank or, if some host has no such rank,
+  // between the hosts' first ranks.
   const bool root_goes_across = root.local_rank < shards();
   const int courier = root_goes_across ? root.local_rank : 0;
   BroadcastCall step = call;
@@ -103,8 +103,8 @@ absl::Status HierarchicalCommunicator::Allgather(const AllgatherCall& call) {
     host_bytes_.push_back(Sum(of_host));
     first += ranks.size();
   }
-  // Only the first rank of a host gathers the data of its host, and exchanges it with other hosts. The first rank then
-  // sends the result to the other ranks of its host.
+  // The first rank of each host gathers its host's data, exchanges it with the other hosts, and broadcasts the result
+  // on its host.
   char* host_block = nullptr;
   if (self_.local_rank == 0) {
     RONDA_ASSIGN_OR_RETURN(host_block, options_.ops->GatherMemory(Sum(local_bytes_)));
@@ -132,8 +132,8 @@ absl::Status HierarchicalCommunicator::Barrier(const CallInfo& info) {
   if (info.ballot != nullptr) return Vote(info);
   RONDA_RETURN_IF_ERROR(options_.local->Barrier(LevelInfo(info, 0)));
   if (options_.across != nullptr) RONDA_RETURN_IF_ERROR(options_.across->Barrier(LevelInfo(info, 1)));
-  // On hosts of equal size, a rank that has finished the level across hosts knows that all ranks have come. On hosts of
-  // unequal size, some ranks have no level across hosts. These ranks wait for the ranks of their host that have it.
+  // A rank that has finished the level across hosts knows that all ranks have arrived. If hosts have different sizes,
+  // some ranks have no level across hosts, and wait for the ranks of their host that do.
   return IsUneven() ? options_.local->Barrier(LevelInfo(info, 2)) : absl::OkStatus();
 }
 

@@ -15,25 +15,23 @@
 
 namespace ronda {
 
-// Does collectives in two levels: a fast level between the ranks of a host, and a slow level across hosts. Each byte
-// crosses the network once per host, and not once per rank.
+// Executes collectives in two levels: a fast level between the ranks of a host, and a slow level across hosts. Each
+// byte crosses the network once per host instead of once per rank.
 //
 // A reduction of all ranks takes three steps per chunk: a reduce-scatter on the host, a reduction of each shard across
-// hosts, and an allgather on the host. If the calls across hosts block, a separate thread makes these calls. So chunk k
-// travels while chunk k + 1 is reduced on the host and chunk k - 1 is gathered. With hosts of different sizes, a chunk
-// has as many shards as the smallest host has ranks.
+// hosts, and an allgather on the host. If calls across hosts block, a separate thread makes them, so that chunk k
+// travels while chunk k + 1 is reduced on the host and chunk k - 1 is gathered. If hosts have different numbers of
+// ranks, a chunk has as many shards as the smallest host has ranks.
 //
-// The tensors must be in the memory that the levels' communicators use: the memory of the host, or the memory of a
-// device. LevelOps hides the difference between the two kinds of memory.
+// The tensors must be in the kind of memory that the levels' communicators use: host or device memory. LevelOps hides
+// the difference.
 //
-// Some calls use the flat communicator: calls of only some ranks, reductions in which each rank receives a part,
-// all-to-alls, and gathers for one rank. Allgathers also use the flat communicator if the ranks are not numbered host
-// by host.
+// The flat communicator handles calls of only some ranks, reductions in which each rank receives a part, scaled integer
+// sums, all-to-alls, and gathers to one rank. It also handles allgathers if the ranks are not numbered host by host.
 //
-// First each host adds up its ranks' contributions in the order of the ranks. After this, the sums of the hosts are
-// added up, in the order of the hosts. With a 16-bit or 8-bit wire format, each host's sum is rounded once, and the
-// result once. So results are the same on all ranks and in every run, but their last bits can differ from those of a
-// flat backend.
+// Each host adds its ranks' contributions in rank order; then the hosts' sums are added in host order. With a 16-bit or
+// 8-bit wire format, each host's sum is rounded once, and the result once. So results are the same on all ranks and in
+// every run, but their last bits can differ from those of a flat backend.
 class HierarchicalCommunicator : public Communicator {
  public:
   struct Options {
@@ -43,21 +41,20 @@ class HierarchicalCommunicator : public Communicator {
     std::unique_ptr<Communicator> local;                               // connects this host's ranks, by local rank
     std::unique_ptr<Communicator> across;  // of the ranks with this local rank, by host; nullptr:
                                            // this rank has no shard
-    std::unique_ptr<Communicator> flat;    // connects all ranks, for calls that two levels do not make cheaper
+    std::unique_ptr<Communicator> flat;    // connects all ranks, for calls that do not benefit from two levels
     TwoLevelReduce::Levels::Driver across_driver = TwoLevelReduce::Levels::Driver::kOwnThread;
-    // The communicator that does barriers of all ranks; not owned. nullptr: the levels do barriers. The levels of a
-    // device cannot do barriers, because a level across hosts may be ahead of the device.
+    // The communicator for barriers of all ranks; not owned. nullptr: the levels execute barriers. Device levels
+    // cannot, because a level across hosts may be ahead of the device.
     Communicator* meeting = nullptr;
-    // The size of a chunk, which is the data that one level handles at a time. The levels cut chunks into smaller
-    // pieces. Each chunk is handed to another thread and back, which costs time if ranks outnumber cores. With four
-    // ranks on two cores, chunks of 2 MiB made reductions of 4 MiB take one and a half times as long. The time of
-    // reductions of 16 MiB did not change.
+    // The size of the chunks that a level handles one at a time, and cuts into smaller pieces. Handing a chunk to
+    // another thread and back costs time if ranks outnumber cores: with four ranks on two cores, chunks of 2 MiB made
+    // reductions of 4 MiB take one and a half times as long, while reductions of 16 MiB took the same time.
     size_t chunk_bytes = size_t{8} << 20;
   };
 
   explicit HierarchicalCommunicator(Options options);
 
-  // Returns the levels of this communicator, for other code that works in two levels.
+  // Returns this communicator's levels, for other code that works in two levels.
   HostLevels levels() const {
     return {.hosts = options_.hosts, .local = options_.local.get(), .across = options_.across.get()};
   }
@@ -74,7 +71,7 @@ class HierarchicalCommunicator : public Communicator {
  private:
   // Holds the call's vote on both levels.
   absl::Status Vote(const CallInfo& info);
-  // Returns the number of ranks on each host that have a communicator across hosts.
+  // Returns how many ranks of each host have a communicator across hosts.
   int shards() const { return sizes_.least; }
   bool IsUneven() const { return sizes_.least != sizes_.most; }
   bool IsOfAll(const CallInfo& info) const { return info.group == nullptr || info.group->size() == size(); }

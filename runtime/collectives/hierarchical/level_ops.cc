@@ -14,7 +14,7 @@ namespace {
 using kernels::cuda::UnpackCall;
 using kernels::cuda::UnpackSegment;
 
-// The unit in which devices map memory.
+// The granularity in which devices map memory.
 constexpr size_t kUnitBytes = 2 << 20;
 
 }  // namespace
@@ -33,7 +33,7 @@ absl::StatusOr<std::unique_ptr<DeviceLevelOps>> DeviceLevelOps::Create(Options o
   return ops;
 }
 
-// Copies all pieces with one kernel launch, however many tensors they belong to.
+// Copies all pieces with one kernel launch, whatever the number of tensors.
 absl::Status DeviceLevelOps::Scatter(const char* gathered, DType dtype, absl::Span<const Piece> pieces) {
   std::vector<UnpackSegment> segments;
   segments.reserve(pieces.size());

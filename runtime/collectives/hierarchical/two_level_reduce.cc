@@ -17,7 +17,7 @@ namespace {
 const char* At(const void* base, size_t offset) { return static_cast<const char*>(base) + offset; }
 char* At(void* base, size_t offset) { return static_cast<char*>(base) + offset; }
 
-// A range of granules or elements. Granules are counted from the beginning of the chunk.
+// A range of granules or elements. Granules are counted from the start of the chunk.
 struct Range {
   size_t begin;
   size_t end;
@@ -27,8 +27,7 @@ Range ShardOf(size_t granules, int shard, int shards) {
   return {.begin = border(shard), .end = border(shard + 1)};
 }
 
-// Returns the elements of a run that lie in the granules of `range`. Elements are numbered from the first element of
-// the run.
+// Returns the elements of a run in the granules of `range`, counted from the run's first element.
 Range ElementsIn(const LogicalBuffer::Run& run, Range range, size_t granule_elements) {
   const auto clip = [&](size_t granule) {
     return granule <= run.offset ? 0 : std::min((granule - run.offset) * granule_elements, run.count);
@@ -206,7 +205,7 @@ void TwoLevelReduce::MakeCallAcross(const Plan& plan, Slot& slot) const {
 
 absl::Status TwoLevelReduce::GatherOnHost(const Plan& plan, const Slot& slot) {
   const size_t bytes = ListRuns(plan, slot);
-  // A chunk with only one run is contiguous in a tensor. So its elements can be gathered directly in the tensor.
+  // A chunk with only one run is contiguous in a tensor, and can be gathered directly there.
   const bool is_one = runs_.size() == 1;
   char* output = static_cast<char*>(runs_.front().to);
   if (!is_one) {

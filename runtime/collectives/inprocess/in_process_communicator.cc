@@ -18,18 +18,17 @@
 namespace ronda {
 namespace {
 
-// The number of elements in a block, which is reduced at once. All ranks' contributions to a block stay in the
-// second-level cache.
+// The number of elements to reduce at once. All ranks' contributions to such a block stay in the L2 cache.
 constexpr size_t kBlockElements = 2048;
 constexpr size_t kBlockBytes = kBlockElements * 8;
 
-// Reduces blocks of all members' inputs into all members' outputs.
+// Reduces blocks of all members' inputs to all members' outputs.
 //
-// The inputs may be the outputs, because a block is reduced into an accumulator before any output is written. No other
-// rank uses the elements of this block.
+// Inputs may be outputs, because a block is reduced to an accumulator before any output is written, and no other rank
+// uses its elements.
 class BlockReducer {
  public:
-  // Each of `posts` points to a member's ReduceArithmetic.
+  // `posts` points to the members' ReduceArithmetic objects.
   explicit BlockReducer(absl::Span<const void* const> posts) : sources_(posts.size()) {
     for (const void* post : posts) members_.push_back(static_cast<const ReduceArithmetic*>(post));
     if (!members_[0]->ContributesInputItself()) scratch_.resize(posts.size() * kBlockBytes);
@@ -63,13 +62,13 @@ class BlockReducer {
   }
 
   std::vector<const ReduceArithmetic*> members_;
-  std::vector<char> scratch_;  // empty if the members contribute their inputs themselves
+  std::vector<char> scratch_;  // empty if inputs need no packing
   std::vector<const void*> sources_;
   alignas(64) char accumulator_[kBlockBytes];
 };
 
-// Returns an error if the members have different counts. The negotiation makes sure that their counts are equal. With
-// different counts, a call would read beyond the end of a buffer.
+// Returns an error if the members' counts differ, because the call would then read beyond the end of a buffer. The
+// negotiation ensures that they are equal.
 absl::Status CheckEqualCounts(absl::Span<const void* const> posts) {
   const absl::Span<const Segment> first = static_cast<const ReduceArithmetic*>(posts[0])->buffer().segments();
   for (size_t i = 1; i < posts.size(); ++i) {
@@ -81,7 +80,7 @@ absl::Status CheckEqualCounts(absl::Span<const void* const> posts) {
   return absl::OkStatus();
 }
 
-// Copies the piece for member `self` out of the input of each member.
+// Copies the piece for member `self` from each member's input.
 void ReceivePieces(const AlltoallCall& call, absl::Span<const void* const> inputs, int self) {
   char* to = static_cast<char*>(call.output);
   for (size_t sender = 0; sender < inputs.size(); ++sender) {
@@ -138,7 +137,7 @@ absl::Status InProcessCommunicator::Reduce(const ReduceCall& call) {
     RONDA_RETURN_IF_ERROR(CheckEqualCounts(posts));
     const size_t begin = blocks * members.self() / members.size();
     const size_t end = blocks * (members.self() + 1) / members.size();
-    if (begin == end) return absl::OkStatus();  // other members reduce the few blocks there are
+    if (begin == end) return absl::OkStatus();  // other members reduce the few blocks that there are
     BlockReducer reducer(posts);
     for (size_t i = begin; i < end; ++i) {
       reducer.Reduce(i * block, std::min(block, granules - i * block));

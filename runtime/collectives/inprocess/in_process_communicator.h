@@ -16,8 +16,8 @@
 
 namespace ronda {
 
-// The collectives of ranks that are threads of one process. A rank reads the inputs of the other ranks and writes their
-// outputs directly. Only one block at a time is copied to temporary memory, which fits into the first-level cache.
+// Collectives of ranks that are threads of one process. A rank reads the other ranks' inputs and writes their outputs
+// directly. Only one block at a time is copied to temporary memory, which fits into the L2 cache.
 class InProcessCommunicator : public Communicator {
  public:
   InProcessCommunicator(std::shared_ptr<InProcessJob> job, RankId rank) : job_(std::move(job)), rank_(rank) {}
@@ -30,10 +30,10 @@ class InProcessCommunicator : public Communicator {
   absl::Status Allgather(const AllgatherCall& call) override;
   absl::Status Alltoall(const AlltoallCall& call) override;
   absl::Status Barrier(const CallInfo& info) override;
-  void Tune(const Tuning&) override {}  // nothing is cut up
+  void Tune(const Tuning&) override {}  // there are no chunks
 
  private:
-  // If this rank is a member of the call, waits for the other members, and then runs `work` (InProcessJob::Meet).
+  // If this rank is a member, waits for the other members, then runs `work` (InProcessJob::Meet).
   absl::Status Meet(const CallInfo& info, size_t bytes, const void* arguments, InProcessJob::Work work,
                     LateCall* late_call = nullptr);
   // Holds the vote of the call, if it has one.
@@ -41,7 +41,7 @@ class InProcessCommunicator : public Communicator {
 
   const std::shared_ptr<InProcessJob> job_;
   const RankId rank_;
-  uint64_t calls_ = 0;  // all calls so far, including other groups' calls; equal on all ranks
+  uint64_t calls_ = 0;  // calls so far, including those of other groups; equal on all ranks
   LogicalBuffer::Memory reduction_memory_;
 };
 
@@ -50,7 +50,7 @@ class InProcessCommunicator : public Communicator {
 //   auto world = InProcessWorld::Create({.size = 4});
 //   std::thread rank2([transport = world->Connect(2)] { ... });
 //
-// Thread-safe. A transport may outlive the InProcessWorld that has made it.
+// Thread-safe. A transport may outlive the InProcessWorld that created it.
 class InProcessWorld {
  public:
   using Options = InProcessJob::Options;
@@ -60,8 +60,7 @@ class InProcessWorld {
 
   int size() const { return job_->size(); }
 
-  // Returns the transport of `rank`. The caller must call Connect exactly once for each rank. REQUIRES: 0 <= rank <
-  // size().
+  // Returns the transport of `rank`. Must be called exactly once for each rank. REQUIRES: 0 <= rank < size().
   Transport Connect(RankId rank);
 
  private:

@@ -11,12 +11,12 @@
 namespace ronda {
 namespace {
 
-// With half of this size or less, reductions of 4 MiB between two ranks on one host take 5 to 15 % longer, because each
-// chunk costs a handshake. With larger chunks, too few chunks are left whose transfer and reduction can overlap.
+// With half this size or less, reductions of 4 MiB between two ranks on one host take 5 to 15 % longer, because each
+// chunk costs a handshake. With larger chunks, too few are left to overlap transfers with reductions.
 constexpr size_t kChunkBytes = 2 << 20;
 constexpr size_t kMinChunkBytes = 4096;
-// A reduction sends all contributions to all members if a member's contribution has at most kShortBytes, or if all
-// contributions together have at most kShortBytesOfAll.
+// A reduction sends all contributions to all members if one contribution has at most kShortBytes, or all of them
+// together have at most kShortBytesOfAll.
 constexpr size_t kShortBytes = 2048;
 constexpr size_t kShortBytesOfAll = 64 << 10;
 

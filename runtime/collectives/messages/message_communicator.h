@@ -14,21 +14,21 @@
 
 namespace ronda {
 
-// Does collectives by messages between ranks, over TCP or MPI.
+// Executes collectives through messages between ranks, over TCP or MPI.
 //
-// A reduction is a reduce-scatter and then an allgather, in which the ranks exchange messages directly. Each rank
-// collects all contributions to its shard, in the wire's format. The rank reduces the contributions in the order of the
-// group in fp32, rounds once, and sends the result to all. This exchange moves as many bytes as a ring does, but rounds
-// no partial sums on the way. Long reductions are done chunk by chunk, so that packing, reducing and unpacking overlap
-// with the messages (message_reduce.h). In a short reduction, each rank sends its contribution to all members, together
-// with its vote (Dissemination).
+// A reduction is a reduce-scatter followed by an allgather, both with messages directly between the ranks. Each rank
+// receives all contributions to its shard in the wire format, reduces them in group order (in fp32), rounds once, and
+// sends the result to all members. This moves as many bytes as a ring, but does not round partial sums on the way. Long
+// reductions proceed chunk by chunk, so that packing, reducing and unpacking overlap with the messages
+// (message_reduce.h). In a short reduction, each rank sends its contribution to all members, together with its vote
+// (Dissemination).
 //
-// Ronda does not use an MPI's own allreduce. An MPI adds in another order, carries no votes, and cannot name the rank
-// for which it waits. An MPI's own allreduce is not faster either. The following measurements are with Open MPI 4.1, 2
-// ranks on one host, and fp32. Compared with this class, MPI_Iallreduce and MPI_Wait take 1.6 times as long from 4 to
-// 16 KiB, and 1.8 times at 256 KiB. MPI_Iallreduce takes 2.0, 2.4, 2.8 and 2.9 times as long at 1, 4, 16 and 64 MiB.
-// MPI_Allreduce, which allows no deadline, takes 0.3 times as long at 4 KiB, but for 4 KiB shared memory is even
-// faster. MPI_Allreduce takes about the same time from 16 KiB to 4 MiB, and 1.2 and 2 times as long at 16 and 64 MiB.
+// Ronda does not use MPI's own allreduce, which adds in a different order, carries no votes, and cannot name the rank
+// that it is waiting for. Nor is it faster, as measured with Open MPI 4.1, 2 ranks on one host, and fp32. Compared with
+// this class, MPI_Iallreduce with MPI_Wait takes 1.6 times as long from 4 to 16 KiB, 1.8 times at 256 KiB, and 2.0,
+// 2.4, 2.8 and 2.9 times at 1, 4, 16 and 64 MiB. MPI_Allreduce, which does not allow a deadline, takes 0.3 times as
+// long at 4 KiB (where shared memory is even faster), about the same time from 16 KiB to 4 MiB, and 1.2 and 2 times as
+// long at 16 and 64 MiB.
 class MessageCommunicator : public Communicator {
  public:
   using Options = MessageLink::Options;
@@ -49,7 +49,7 @@ class MessageCommunicator : public Communicator {
   template <typename Collective>
   absl::Status AsMember(const CallInfo& info, const Collective& collective);
 
-  // Sends the contribution and the vote of every member to every member.
+  // Sends every member's contribution and vote to every member.
   absl::Status ReduceShort(const ReduceArithmetic& reduction, const Members& members);
 
   MessageLink link_;

@@ -15,10 +15,10 @@ namespace {
 
 constexpr int kFanOut = 8;
 
-// Up to this size, a broadcast down a tree is faster than a broadcast by shares, although log N messages follow each
-// other instead of two.
+// Up to this size, a broadcast down a tree is faster than a broadcast by shares, although it takes log N consecutive
+// messages instead of two.
 constexpr size_t kTreeBytes = 64 << 10;
-// Up to this size, Dissemination, in which members pass blocks on, is faster than sending each block directly to each
+// Up to this size, Dissemination, in which members forward blocks, is faster than sending each block directly to each
 // member.
 constexpr size_t kSmallBlockBytes = 1024;
 
@@ -31,7 +31,7 @@ void Copy(const void* from, size_t bytes, void* to) {
 
 size_t Sum(absl::Span<const size_t> bytes) { return std::accumulate(bytes.begin(), bytes.end(), size_t{0}); }
 
-// Carries out one broadcast by shares on one rank.
+// Executes one broadcast by shares on one rank.
 class SharedBroadcast {
  public:
   SharedBroadcast(const BroadcastCall& call, const Members& members, size_t chunk_bytes, MessageLink& link)
@@ -39,9 +39,8 @@ class SharedBroadcast {
 
   uint64_t chunks() const { return (call_.bytes + chunk_bytes_ - 1) / chunk_bytes_; }
 
-  // On the root: sends one share of chunk k to each member, and the root's own share to all. On other members: begins
-  // to receive all shares. The transfer of this member's own share goes to `own`, and the transfers of all others to
-  // `others`.
+  // On the root, starts sending each member its share of chunk k, and the root's own share to all. On other members,
+  // starts receiving all shares. Adds the transfer of this member's share to `own`, and all others to `others`.
   absl::Status Begin(uint64_t k, TransferSet& own, TransferSet& others) {
     const bool is_root = members_.self() == call_.root;
     for (int i = 1; i < members_.size(); ++i) {
@@ -162,11 +161,9 @@ absl::Status MessageExchanges::Broadcast(const BroadcastCall& call, const Member
 
 absl::Status MessageExchanges::BroadcastDownTree(const BroadcastCall& call, const Members& members) {
   const int size = members.size();
-  // The root has position 0 in the tree. The distance from a position to its parent's position is the lowest set bit of
-  // the position.
+  // The root is at position 0 in the tree. Clearing the lowest set bit of a position yields the parent's position.
   const int position = (members.self() - call.root + size) % size;
-  // If the lowest set bit of a member's position is cleared, the result is the position of its parent. So the number of
-  // further set bits is the number of members between this member and the root.
+  // So the number of other set bits is the number of members between this member and the root.
   const int between = std::max(0, std::popcount(static_cast<unsigned>(position)) - 1);
   const RunningCollective running = link_.Running(call.info, call.bytes, between);
   const auto rank_at = [&](int at) { return members[(at + call.root) % size]; };

@@ -14,38 +14,37 @@
 
 namespace ronda {
 
-// Sends a block of every member to every member, together with the members' votes. (J. Bruck et al., "Efficient
-// Algorithms for All-to-All Communications in Multiport Message-Passing Systems", 1997.)
+// Sends every member's block to every member, together with the votes. (J. Bruck et al., "Efficient Algorithms for
+// All-to-All Communications in Multiport Message-Passing Systems", 1997.)
 //
-// A rank holds the blocks of successive members in ring order. The first block is its own. In each step, the rank sends
-// all blocks that it holds to 7 other ranks, and receives the same number of blocks from each of 7 ranks. So each step
-// makes the number of its blocks eight times as large. Up to 8 ranks exchange their blocks directly, and 4,096 ranks
-// need four steps.
+// A rank holds the blocks of consecutive members in ring order, starting with its own. In each step, it sends all
+// blocks that it holds to 7 other ranks, and receives as many from each of 7 ranks. So each step multiplies the number
+// of its blocks by eight. Up to 8 ranks exchange their blocks directly, and 4,096 ranks need four steps.
 //
 //   std::memcpy(exchange.Begin(members, bytes), own, bytes);
 //   RONDA_RETURN_IF_ERROR(exchange.Run(info, bytes_total));
 //   ... exchange.BlockOf(member) ...
 //
-// This object keeps its memory from one exchange to the next. Thread-compatible.
+// Reuses its memory for each exchange. Thread-compatible.
 class Dissemination {
  public:
   explicit Dissemination(MessageLink& link) : link_(link) {}
 
-  // Returns the address, aligned to 8 bytes, to which the caller must write this rank's block of `bytes` bytes.
-  // `members` must live until Run has returned. REQUIRES: this rank is a member.
+  // Returns the address, aligned to 8 bytes, at which the caller must write this rank's block of `bytes` bytes.
+  // `members` must stay valid until Run() returns. REQUIRES: this rank is a member.
   char* Begin(const Members& members, size_t bytes);
 
-  // Exchanges the blocks. Also holds the vote of the call, if it has one. `bytes_total` is the size of the call, which
-  // error texts mention.
-  // Errors: the errors of MessageLink.
+  // Exchanges the blocks, and holds the call's vote, if it has one. `bytes_total` is the size of the call, for error
+  // texts.
+  // Errors: those of MessageLink.
   absl::Status Run(const CallInfo& info, size_t bytes_total);
 
-  // Returns the address of a member's block, which is aligned to 8 bytes and valid until the next Begin. After a veto,
-  // the block has undefined contents.
+  // Returns the address of a member's block, aligned to 8 bytes and valid until the next Begin(). The contents are
+  // undefined after a veto.
   const char* BlockOf(int member) const { return At(PositionOf(member)) + sizeof(Vote); }
 
  private:
-  // The word in front of each block: Ballot::word(), or 0 in a call without a vote.
+  // The word before each block: Ballot::word(), or 0 in a call without a vote.
   using Vote = uint64_t;
 
   int PositionOf(int member) const { return (member - members_->self() + members_->size()) % members_->size(); }
@@ -53,8 +52,7 @@ class Dissemination {
   char* At(int position) { return blocks_.data() + static_cast<size_t>(position) * block_bytes_; }
   RankId MemberAt(int position) const { return (*members_)[(members_->self() + position) % members_->size()]; }
 
-  // Sends the first `held` blocks to other members. Receives from other members the blocks that come next in ring
-  // order.
+  // Sends the first `held` blocks to other members, and receives from them the blocks that follow in ring order.
   absl::Status Step(int held, const RunningCollective& running);
   // Returns the combined votes of all members.
   Vote CollectVotes() const;
@@ -62,20 +60,20 @@ class Dissemination {
   MessageLink& link_;
   const Members* members_ = nullptr;
   size_t block_bytes_ = 0;    // with the vote
-  std::vector<char> blocks_;  // by position: this rank's block, then the next members' blocks in ring order
+  std::vector<char> blocks_;  // by position: this rank's block, then the other members' in ring order
   TransferSet sends_;
   TransferSet receives_;
 };
 
-// Does the collectives that only move bytes. The bytes move directly between the callers' buffers.
+// Executes the collectives that only move bytes, directly between the callers' buffers.
 //
-// - broadcast: small data travels down a binomial tree. Large data is divided into one share per member. The root sends
-//   each member its share, chunk by chunk, and the member passes its share on to all other members. So the root sends
+// - broadcast: small data travels down a binomial tree. Large data is divided into one share per member. Chunk by
+//   chunk, the root sends each member its share, and the member forwards it to all other members. So the root sends
 //   each byte about once.
 // - allgather: each block travels directly to all other members, or by Dissemination if the blocks are small.
 // - alltoall: each piece travels directly.
 //
-// This object keeps its memory from one call to the next. Thread-compatible.
+// Reuses its memory for each call. Thread-compatible.
 class MessageExchanges {
  public:
   MessageExchanges(MessageLink& link, Dissemination& exchange) : link_(link), exchange_(exchange) {}

@@ -16,24 +16,23 @@
 namespace ronda {
 namespace {
 
-// If both ranks begin a transfer at about the same time, the transfer is complete within this number of polls.
+// A transfer that both ranks start at about the same time completes within this many polls.
 constexpr int kLooks = 200;
-// The number of polls between two checks of the clock and of the job's failure.
+// The number of polls between checks of the clock and of the job's failure.
 constexpr int kLooksPerRound = 32;
-// A wait polls for this time, which is longer than the transfer of a chunk on one host. A wait that has polled for this
-// time sleeps between polls. Each sleep lasts for a small part of the time that the wait has taken so far. If another
-// thread wants the core, polling costs more than sleeping. If another thread wants the core, yielding also costs more
-// time than sleeping, because the thread gets the core back only a scheduler tick later.
+// How long a wait polls before it sleeps between polls: longer than the transfer of a chunk on one host. Each sleep is
+// a small fraction of the time waited so far. If another thread wants the core, polling costs more than sleeping. So
+// does yielding, because the yielding thread gets the core back only a scheduler tick later.
 constexpr absl::Duration kLookOn = absl::Microseconds(200);
 constexpr int kSleepShare = 8;
-// If data that arrives can wake a rank, a wait yields the core for this time, and then sleeps.
+// How long a wait yields the core before it sleeps, if arriving data can wake the rank.
 constexpr absl::Duration kYieldFor = absl::Milliseconds(2);
 constexpr absl::Duration kLongestSleep = absl::Milliseconds(1);
-// When a peer ends, its connections break before this rank gets the report of the job's failure. A rank waits this time
-// for the job's failure.
+// How long a rank whose connection breaks waits for the job's failure: a peer's connections break before the report of
+// its death arrives.
 constexpr absl::Duration kFailureSpreads = absl::Seconds(2);
 
-// The extra time per step, because ranks do not begin to wait at the same moment.
+// The extra time per step, because ranks do not start waiting at the same time.
 constexpr absl::Duration kTimeoutPerStep = absl::Milliseconds(200);
 
 int CountRanksOnHost(const std::vector<Peer>& peers, const Peer& self) {

@@ -13,11 +13,11 @@ namespace ronda {
 namespace {
 
 constexpr size_t kCacheLineBytes = 64;
-// In smaller messages, the cost of a message is greater than the cost of its data.
+// In smaller messages, the overhead per message exceeds the cost of its data.
 constexpr size_t kMinSliceBytes = 16 << 10;
-// If a call has more segments than this, the ranks do not announce which parts they receive.
+// With more segments than this, the ranks do not announce which parts they receive.
 constexpr size_t kMaxAnnouncedSegments = 256;
-// Each rank reduces everything that it receives if no rank receives more than kMaxShares times an equal share.
+// If no rank receives more than kMaxShares times an equal share, each rank reduces everything that it receives.
 constexpr size_t kMaxShares = 2;
 constexpr uint64_t kSlots = 2;
 
@@ -61,7 +61,7 @@ absl::Status MessageReduce::Announce() {
 }
 
 bool MessageReduce::AnnouncesRanges() const {
-  // If granules had several elements, two ranks could receive parts of the same granule. But a granule may be packed
+  // Two ranks could receive parts of the same granule if granules had several elements, but each granule may be packed
   // only once.
   return reduction_.layout().granule_elements == 1 && reduction_.call().segments.size() <= kMaxAnnouncedSegments;
 }
@@ -118,7 +118,7 @@ void MessageReduce::DecideRegions() {
   const size_t wanted_bytes = std::max(kMinSliceBytes, chunk_bytes_ / static_cast<size_t>(members_.size()));
   const size_t longest = std::max<size_t>(1, wanted_bytes / granule_bytes_);
   slices_ = (most + longest - 1) / longest;
-  // All slices have the same size. A short last slice would leave less work that can overlap.
+  // All slices have the same size, because a short last slice would leave less work to overlap.
   slice_granules_ = slices_ == 0 ? 1 : RoundUp((most + slices_ - 1) / slices_, unit);
   slice_bytes_ = RoundUp(slice_granules_ * granule_bytes_, PageScratch::kPageBytes);
 }
@@ -137,7 +137,7 @@ void MessageReduce::AllocateScratch() {
 absl::Status MessageReduce::Contribute(uint64_t k) {
   const int size = members_.size();
   const int self = members_.self();
-  // Each rank begins with the next rank, so that the ranks do not all send to one rank at once.
+  // Each rank starts with the next rank, so that they do not all send to the same rank at once.
   for (int i = 1; i < size; ++i) {
     const int sender = (self + size - i) % size;
     RONDA_RETURN_IF_ERROR(link_.Receive(At(memory_.contributions, sender, k), BytesOf(self, k), members_[sender],
@@ -165,7 +165,7 @@ absl::Status MessageReduce::ReduceSlice(uint64_t k) {
     RONDA_RETURN_IF_ERROR(link_.Wait(memory_.leaving[k % kSlots], running_));
     ReduceOwn(k, nullptr);
   } else {
-    // No other region is written here, so this rank's contributions to other regions can still be sent meanwhile.
+    // This writes only to this rank's region, so its contributions to other regions can still be sent meanwhile.
     ReduceOwn(k, ResultOf(self, k));
     RONDA_RETURN_IF_ERROR(SendResults(k));
     if (Receives(self) && OutputOf(self, k) == nullptr) Unpack(self, k, ResultOf(self, k));

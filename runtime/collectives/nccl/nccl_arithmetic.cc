@@ -7,7 +7,7 @@
 namespace ronda {
 namespace {
 
-// Returns whether the layout has 16-bit floating-point numbers.
+// Returns whether the layout's elements are 16-bit floating-point numbers.
 bool IsNarrow(const WireLayout& layout) {
   return !layout.fp8.has_value() && IsFloatingPoint(layout.dtype) && SizeOf(layout.dtype) < sizeof(float);
 }

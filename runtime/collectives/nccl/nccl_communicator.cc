@@ -49,7 +49,7 @@ NcclCommunicator::NcclCommunicator(Options options)
                .job_failure = options_.job_failure}) {}
 
 NcclCommunicator::~NcclCommunicator() {
-  // The destructors of the data members free memory. So the stream and NCCL must first stop using it.
+  // The stream and NCCL must stop using the memory before the data members' destructors free it.
   if (!AwaitStream().ok()) groups_.Abort();
   groups_.End();
 }

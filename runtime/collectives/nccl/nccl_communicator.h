@@ -20,20 +20,20 @@
 
 namespace ronda {
 
-// Does collectives of tensors in the memory of GPUs over NCCL. Each rank has one GPU.
+// Executes collectives of tensors in GPU memory over NCCL. Each rank has one GPU.
 //
-// A call returns when its work is on the stream, as communicator.h describes for a device. This class does the
-// collectives that only move bytes. NcclReduce does the reductions, and NcclGroups owns NCCL's communicators, one for
+// A call returns when its work is enqueued on the stream, as communicator.h describes for devices. This class executes
+// the collectives that only move bytes, and NcclReduce the reductions. NcclGroups owns NCCL's communicators, one for
 // each group of ranks.
 //
-// Some reductions are done by NCCL itself, with one ncclAllReduce, or one ncclReduceScatter if each member receives
-// another part. They are reductions of integers, sums of floating-point numbers, and products of float32 and float64.
-// NCCL adds in its own order instead of the order of the ranks, and rounds 16-bit sums after every addition. All other
-// reductions are done by Ronda's own kernels. NCCL would drop NaN from floating-point minima and maxima, and it lacks
-// the 8-bit blocks and some types and operators. In these reductions the members exchange shards by grouped sends and
-// receives. Then each member reduces its shards in float32, in the order of the group, and the members gather the
-// result. This algorithm sends as many bytes as a ring, and rounds only once. With SumOrder::kOfRanks all reductions of
-// floating-point numbers work in this way.
+// NCCL itself executes most reductions of integers, sums of floating-point numbers, and products of float32 and
+// float64, with one ncclAllReduce, or one ncclReduceScatter if each member receives a different part. NCCL adds in its
+// own order instead of rank order, and rounds 16-bit sums after every addition. Ronda's own kernels execute all other
+// reductions: NCCL would drop NaN from floating-point minima and maxima, could overflow in integer sums that are then
+// scaled, and lacks the 8-bit blocks and some types and operators. In those, the members exchange shards through
+// grouped sends and receives, each member reduces its shards in float32 and group order, and the members gather the
+// result. This sends as many bytes as a ring, and rounds only once. With SumOrder::kOfRanks, all floating-point
+// reductions work in this way.
 //
 // Thread-compatible, except failure() and Abort(), which any thread may call.
 class NcclCommunicator : public Communicator {
@@ -41,7 +41,7 @@ class NcclCommunicator : public Communicator {
   struct Options {
     RankId rank = 0;
     int size = 1;
-    std::vector<RankId> job_ranks;  // the ranks' numbers in the job, for messages; empty: the same numbers
+    std::vector<RankId> job_ranks;  // the ranks' numbers in the job, for messages; empty: the same as here
     std::shared_ptr<Device> device;
     StreamHandle stream = nullptr;
     std::shared_ptr<const NcclLibrary> library;
@@ -54,10 +54,10 @@ class NcclCommunicator : public Communicator {
     std::function<absl::Status()> job_failure;  // the job's first failure; called during waits
   };
 
-  // Errors: the device's errors; RESOURCE_EXHAUSTED.
+  // Errors: device errors; RESOURCE_EXHAUSTED.
   static absl::StatusOr<std::unique_ptr<NcclCommunicator>> Create(Options options);
 
-  // Waits for the stream. If the stream's work does not end, aborts it.
+  // Waits for the stream, and aborts its work if it does not finish.
   ~NcclCommunicator() override;
 
   RankId rank() const override { return options_.rank; }
@@ -72,16 +72,15 @@ class NcclCommunicator : public Communicator {
   // Returns the first error that NCCL has reported on any of its communicators (ncclCommGetAsyncError), or OK.
   absl::Status failure() const { return groups_.failure(); }
 
-  // Aborts the work on the device, which may never end by itself after the loss of a peer. Abort first marks all
-  // communicators as aborted, and only then frees them. Afterwards all calls fail. Idempotent. If the device does not
-  // finish within seconds, Abort abandons the device (Device::Abandon). If the standard library throws std::bad_alloc,
-  // Abort throws it too, and the caller must call Abort again.
+  // Aborts the work on the device, which may never finish by itself after the loss of a peer. Marks all communicators
+  // as aborted before freeing any of them. All later calls fail. Idempotent. Abandons the device (Device::Abandon) if
+  // it does not finish within seconds. If Abort() throws std::bad_alloc, the caller must call it again.
   void Abort() { groups_.Abort(); }
 
  private:
   using Entry = NcclGroups::Entry;
 
-  // The bytes that this rank sends to a member, and the bytes that it receives from this member.
+  // The bytes that this rank sends to a member and receives from it.
   struct Piece {
     const std::byte* from = nullptr;
     size_t sent = 0;
@@ -92,24 +91,24 @@ class NcclCommunicator : public Communicator {
   explicit NcclCommunicator(Options options);
 
   // Runs `collective(members, entry)` if this rank is a member. `entry` is nullptr for a group of one rank. All ranks
-  // of the job must call AsMember.
+  // of the job must call this.
   template <typename Collective>
   absl::Status AsMember(const CallInfo& info, const Collective& collective);
 
   absl::Status GatherEqual(const AllgatherCall& call, Entry* entry);
   absl::Status GatherByBroadcasts(const AllgatherCall& call, const Members& members, Entry* entry);
   absl::Status GatherForOne(const AllgatherCall& call, const Members& members, Entry* entry);
-  // Exchanges pieces_ with all members; each piece is for one member. A rank copies the piece for itself.
+  // Exchanges pieces_, one per member, with all members. Copies this rank's piece for itself.
   absl::Status Exchange(const CallInfo& info, const Members& members, Entry* entry);
   absl::Status Copy(void* to, const void* from, size_t bytes);
 
-  // Waits until the stream is empty. Errors: the reason why the stream may never become empty.
+  // Waits until the stream is empty. Errors: the reason why it may never become empty.
   absl::Status AwaitStream();
 
   const Options options_;
   NcclGroups groups_;
   std::unique_ptr<NcclReduce> reduce_;
-  std::vector<Piece> pieces_;  // kept for its memory
+  std::vector<Piece> pieces_;  // kept to reuse its memory
 };
 
 }  // namespace ronda

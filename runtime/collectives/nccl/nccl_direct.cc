@@ -13,9 +13,8 @@
 namespace ronda {
 namespace {
 
-// NCCL rounds the factor to the type of the elements, and then multiplies each term by it. In a type of 16 bits or
-// fewer, the rounded factor may be so inexact that all results are wrong (an average of bfloat16 over three ranks by
-// 0.2 %).
+// NCCL rounds the factor to the elements' type, and then multiplies each term by it. In types of 16 bits or fewer, the
+// rounded factor may be so inexact that all results are wrong (a bfloat16 average over three ranks by 0.2 %).
 bool RoundsWell(double factor, DType dtype) {
   if (SizeOf(dtype) > 2) return true;
   alignas(double) std::byte rounded[sizeof(double)];
@@ -67,7 +66,7 @@ absl::StatusOr<std::unique_ptr<NcclDirect>> NcclDirect::Connect(const DeviceSupp
 bool NcclDirect::Reduces(DType dtype, ReduceOp reduction, const kernels::Scale& scale) const {
   if (!NcclOpOf(LayoutOf(dtype, WireFormat::kNone), reduction, order_).has_value()) return false;
   if (scale.IsIdentity()) return true;
-  // NCCL is not used for scaled integers, because it rounds them differently from Ronda.
+  // NCCL does not scale integers, because it rounds them differently from Ronda.
   return reduction == ReduceOp::kSum && IsFloatingPoint(dtype) && RoundsWell(scale.Factor(), dtype);
 }
 

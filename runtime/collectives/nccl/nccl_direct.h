@@ -15,22 +15,22 @@
 
 namespace ronda {
 
-// Does direct calls over NCCL, on separate communicators. Each call is one call of NCCL on the caller's memory, without
-// packing. An exchange is one group of sends and receives, and a copy of the rank's part for itself. NCCL does the same
-// reductions as for the engine (NcclOpOf). If the tensor's type can represent the factor well, NCCL also applies the
-// factor of a scaled sum or an average.
+// Executes direct calls over NCCL, on separate communicators. Each is a single NCCL call on the caller's memory,
+// without packing. An exchange is one group of sends and receives, and a copy of the rank's part for itself. NCCL
+// executes the same reductions as for the engine (NcclOpOf). It also applies the factor of a scaled sum or an average,
+// if the tensor's type can represent the factor accurately.
 class NcclDirect : public DirectTransport {
  public:
-  // NCCL has this time to connect ranks, once all of them have called.
+  // How long NCCL may take to connect the ranks once all of them have called.
   static constexpr absl::Duration kInitDeadline = absl::Minutes(1);
 
   // Connects the ranks. REQUIRES: there are at least two ranks.
-  // Errors: the errors of NcclGroups::For.
+  // Errors: those of NcclGroups::For().
   static absl::StatusOr<std::unique_ptr<NcclDirect>> Connect(const DeviceSupport::DirectRequest& request,
                                                              std::shared_ptr<const NcclLibrary> library,
                                                              SumOrder order);
 
-  // REQUIRES: all work has left the stream, or Abort() has been called.
+  // REQUIRES: the stream has finished, or Abort() has been called.
   ~NcclDirect() override { groups_.End(); }
 
   bool Reduces(DType dtype, ReduceOp reduction, const kernels::Scale& scale) const override;
@@ -46,7 +46,7 @@ class NcclDirect : public DirectTransport {
   NcclResult Reduce(const DirectCall& call, const NcclFunctions& nccl, NcclHandle handle) const;
   absl::Status Exchange(const DirectCall& call);
   NcclResult SendAndReceive(const DirectCall& call, const NcclFunctions& nccl, NcclHandle handle) const;
-  // Copies the part of this rank for itself.
+  // Copies this rank's part for itself.
   absl::Status CopyOwn(const DirectCall& call) const;
 
   const int size_;

@@ -10,7 +10,7 @@
 namespace ronda {
 namespace {
 
-// If there are more ranks than this, a message contains only their number and the first rank.
+// For more ranks than this, messages contain only their number and the first rank.
 constexpr int kListedRanks = 8;
 
 }  // namespace
@@ -25,8 +25,8 @@ void AbortOne(RankId rank, Device& device, const NcclFunctions& nccl, NcclHandle
     is_begun = true;
     nccl.CommAbort(handle);
   };
-  // CommAbort must be called in any case, because the other ranks' devices wait for this rank. A failed device that
-  // cannot be made current, or a lack of memory, must not prevent the call.
+  // CommAbort must be called even if the device cannot be made current, or memory has run out, because the other ranks'
+  // devices wait for this rank.
   const absl::Cleanup in_any_case = [&] {
     if (!is_begun) abort();
   };

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The parts of NcclGroups. Only the sources of NcclGroups include this header.
+// The internals of NcclGroups, included only by its sources.
 #ifndef RONDA_RUNTIME_COLLECTIVES_NCCL_NCCL_ENTRY_H_
 #define RONDA_RUNTIME_COLLECTIVES_NCCL_NCCL_ENTRY_H_
 
@@ -26,15 +26,15 @@ void LogIfError(RankId rank, const absl::Status& status);
 // Aborts a communicator, even if the device cannot be made current.
 void AbortOne(RankId rank, Device& device, const NcclFunctions& nccl, NcclHandle handle);
 
-// A blocking communicator, with the number of threads that are inside its calls.
+// A blocking communicator, which counts the threads inside its calls.
 //
 // Thread-safe.
 class NcclGroups::Child {
  public:
-  // Returns the address to which NCCL writes the handle while it makes the child.
+  // Returns the address at which NCCL stores the handle while it creates the child.
   NcclHandle* place() { return &handle_; }
 
-  // Returns the handle for a call. The caller must call Leave at the end of the call.
+  // Returns the handle for a call, after which the caller must call Leave().
   NcclHandle Enter() {
     const MutexLock lock(&mu_);
     ++inside_;
@@ -68,7 +68,7 @@ class NcclGroups::Child {
   Mutex mu_;
   CondVar left_;
   int inside_ ABSL_GUARDED_BY(mu_) = 0;
-  NcclHandle handle_ = nullptr;  // guarded by mu_ once NCCL has written it
+  NcclHandle handle_ = nullptr;  // guarded by mu_ once NCCL has stored it
 };
 
 class NcclGroups::Entry {
@@ -82,13 +82,13 @@ class NcclGroups::Entry {
   bool IsOf(const Members& members) const;
 
   // Guarded by NcclGroups::mu_.
-  NcclHandle handle = nullptr;        // does not block
-  std::shared_ptr<Child> child = {};  // blocks; nullptr: there is none
-  std::shared_ptr<Child> aside = {};  // is being made, or ended; only for aborting it
+  NcclHandle handle = nullptr;        // nonblocking
+  std::shared_ptr<Child> child = {};  // blocking; nullptr: there is none
+  std::shared_ptr<Child> aside = {};  // being created or finalized; only used to abort it
   struct Registration {
     enum class Kind : uint8_t { kLocal, kWindow } kind = Kind::kLocal;
     void* memory = nullptr;
-    void* registration = nullptr;  // NCCL's handle; nullptr: NCCL needs none
+    void* registration = nullptr;  // NCCL's handle; nullptr: none is needed
   };
   std::vector<Registration> registrations;
 

@@ -20,8 +20,7 @@
 namespace ronda {
 namespace {
 
-// A wait polls without a pause for this time, in which NCCL's threads put most calls onto the stream. A longer wait
-// sleeps between polls.
+// How long a wait polls before it sleeps between polls: long enough for NCCL's threads to enqueue most calls.
 constexpr absl::Duration kLookOn = absl::Microseconds(100);
 constexpr absl::Duration kShortestSleep = absl::Microseconds(20);
 constexpr absl::Duration kLongestSleep = absl::Milliseconds(2);
@@ -100,7 +99,7 @@ absl::Status NcclGroups::Make(const CallInfo& info, Entry* entry, absl::string_v
   }));
   RONDA_RETURN_IF_ERROR(failed);
   Wait wait = {.doing = doing, .call = &info, .limits = info.limits};
-  // To connect many ranks, NCCL may need more time than a program's deadline for one collective allows.
+  // Connecting many ranks may take NCCL longer than a program's deadline for one collective.
   wait.limits.deadline = std::max(wait.limits.deadline, options_.init_deadline);
   if (result == NcclResult::kSuccess || result == NcclResult::kInProgress) return AwaitReady(entry, wait);
   absl::Status failure;
@@ -149,7 +148,7 @@ absl::Status NcclGroups::RunInChild(const CallInfo& info, Entry* entry, Enqueue 
   return CallChild(entry, {.call = &info}, [&](NcclHandle handle) { return RunGroup(handle, enqueue); });
 }
 
-// Calls NCCL without holding mu_, because the call may last until another thread aborts it.
+// Calls NCCL without holding mu_, because the call may block until another thread aborts it.
 absl::Status NcclGroups::CallChild(Entry* entry, const Wait& wait, absl::FunctionRef<NcclResult(NcclHandle)> call) {
   std::shared_ptr<Child> child;
   NcclHandle handle = nullptr;
@@ -297,14 +296,14 @@ std::optional<SideBySide> NcclGroups::TakeAborts() {
         [device = options_.device, library = options_.library, handle = entry->handle, rank = self(), child] {
           if (handle != nullptr) AbortOne(rank, *device, library->functions, handle);
           if (child == nullptr) return;
-          // The abort of the parent has notified the child, so the calls inside the child return.
+          // Aborting the parent has notified the child, so its calls return.
           const NcclHandle blocking = child->TakeWhenFree();
           if (blocking != nullptr) AbortOne(rank, *device, library->functions, blocking);
         });
   }
   if (calls.empty()) return std::nullopt;
   std::optional<SideBySide> aborts(std::in_place, std::move(calls));
-  // The entries lose their handles only now, when no later step can lack memory. So each handle is aborted for certain.
+  // Takes the handles from the entries only now that no later step can run out of memory, so that each is aborted.
   for (const std::unique_ptr<Entry>& entry : entries_) {
     entry->handle = nullptr;
     entry->child.reset();
@@ -313,10 +312,10 @@ std::optional<SideBySide> NcclGroups::TakeAborts() {
   return aborts;
 }
 
-// ncclCommAbort tells the device's kernels to end and may then wait for the device. The device never ends these kernels
-// if the kernel of another communicator runs first and has not been told to end. So each communicator is aborted on its
-// own thread. The device may also be stuck in the trainer's work, and then the threads outlive this object. So each
-// thread owns everything that it needs.
+// ncclCommAbort tells a communicator's kernels to exit, and may then wait for the device. The kernels never exit if
+// another communicator's kernel, which has not been told to exit, is running before them. So each communicator is
+// aborted on its own thread. The device may also be stuck in the trainer's work; the threads then outlive this object.
+// So each thread owns everything that it needs.
 void NcclGroups::AbortAll() {
   if (options_.device->is_held()) return;
   std::optional<SideBySide> aborts = TakeAborts();
@@ -331,8 +330,8 @@ bool NcclGroups::CallInTime(SideBySide calls, absl::Duration timeout, absl::stri
   return false;
 }
 
-// Finalizes the children on separate threads, because each call blocks until all peers have called. If a peer does not
-// call, the children are aborted.
+// Finalizes the children on separate threads, because each call blocks until all peers have called. Aborts them if a
+// peer does not call.
 void NcclGroups::FinalizeChildren() {
   std::vector<std::function<void()>> calls;
   {

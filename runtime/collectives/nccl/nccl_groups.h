@@ -27,24 +27,24 @@
 namespace ronda {
 
 // Whether Ronda's own buffers are registered with NCCL as symmetric windows, whose memory has the same layout on all
-// ranks. For such memory NCCL has special kernels, which use fewer multiprocessors, and add 16-bit numbers in float32.
+// ranks. NCCL has special kernels for such memory, which use fewer multiprocessors, and add 16-bit numbers in float32.
 enum class NcclWindows : uint8_t { kNone, kSymmetric };
 
-// Owns the NCCL communicators of one rank. Each group of ranks gets an Entry when the group first has data to send.
+// Owns one rank's NCCL communicators. Each group of ranks gets an Entry when it first has data to send.
 //
-// A group has two communicators. The first communicator is the *parent*. Its calls return at once, because NCCL starts
-// a thread for each of them. So no call of the parent hangs, even if a peer fails. This class waits for NCCL's thread,
-// with a warning and a deadline. The parent is used only to make the second communicator, its *child* (ncclCommSplit),
-// and to abort it. All collective calls go to the child. Its calls block, because NCCL carries them out in the calling
-// thread and starts no thread. Parent and child share their resources, including the flag that notifies NCCL's threads
-// and kernels of an abort. So aborting the parent ends a call that is stuck in the child, and frees nothing that the
-// call uses. The child is freed when no thread is inside one of its calls. NCCL before 2.18 cannot split communicators.
-// In this case the collective calls go to the parent.
+// A group has two communicators, the *parent* and its *child*. The parent's calls return at once, because NCCL starts a
+// thread for each of them. This class waits for that thread, with a warning and a deadline. So no call to the parent
+// hangs, even if a peer fails. The parent is only used to create the child (ncclCommSplit), and to abort it. All
+// collective calls go to the child. Its calls block, because NCCL executes them on the calling thread instead of
+// starting one. Parent and child share their resources, including the flag that notifies NCCL's threads and kernels of
+// an abort. So aborting the parent ends a call that is stuck in the child, without freeing anything that the call uses.
+// The child is freed when no thread is inside one of its calls. NCCL before 2.18 cannot split communicators; collective
+// calls then go to the parent.
 //
 // Thread-compatible, except failure() and Abort(), which any thread may call. NCCL allows only one thread at a time to
-// use a communicator, except for ncclCommGetAsyncError, which need not wait for a call of the child. For all other
-// calls mu_ ensures that one thread at a time uses a communicator, and that no thread uses a communicator that is being
-// freed.
+// use a communicator, except for ncclCommGetAsyncError, which need not wait for a call to the child. For all other
+// calls, mu_ ensures that only one thread at a time uses a communicator, and that none uses a communicator that is
+// being freed.
 class NcclGroups {
  public:
   struct Options {
@@ -54,16 +54,15 @@ class NcclGroups {
     std::shared_ptr<Device> device;
     std::shared_ptr<const NcclLibrary> library;
     NcclWindows windows = NcclWindows::kNone;  // the same on all ranks
-    // Sends `bytes` bytes from the first member of the call's group to the other members. All `size` ranks must call
-    // it.
+    // Broadcasts `bytes` bytes from the first member of the call's group. All `size` ranks must call it.
     std::function<absl::Status(const CallInfo& info, void* data, size_t bytes)> share;
-    // Once all members have called, NCCL has at least this time to connect them.
+    // How long NCCL may take, at least, to connect the members once all of them have called.
     absl::Duration init_deadline = absl::Minutes(1);
-    absl::Duration end_deadline = absl::Seconds(5);  // how long peers have to end their communicators
+    absl::Duration end_deadline = absl::Seconds(5);  // how long peers have to finalize their communicators
     std::function<absl::Status()> job_failure;
   };
 
-  // One communicator. Belongs to NcclGroups.
+  // One group's communicators. Owned by NcclGroups.
   class Entry;
 
   explicit NcclGroups(Options options);
@@ -74,46 +73,46 @@ class NcclGroups {
   // Calls End.
   ~NcclGroups();
 
-  // Ends the communicators together with the peers. If the peers do not do so within seconds, End aborts this rank's
-  // communicators. If a call of NCCL does not return within seconds, because a peer is stopped, End leaves the call to
-  // a detached thread and abandons the device. Abort and failure() do not wait for End. After End, registered memory
-  // may be freed. If the device is held, End does not end the communicators, and they live until the process ends.
-  // REQUIRES: all work on the streams has ended, or Abort has been called.
+  // Finalizes the communicators together with the peers. Aborts this rank's communicators if the peers do not finalize
+  // theirs within seconds. If an NCCL call does not return within seconds because a peer is stopped, leaves the call to
+  // a detached thread and abandons the device. Abort() and failure() do not wait for End(). After End(), registered
+  // memory may be freed. If the device is held, leaves the communicators as they are until the process exits.
+  // REQUIRES: the streams have finished, or Abort() has been called.
   void End();
 
-  // Returns the communicator of these members; nullptr if this rank is not a member or is the only member. All ranks of
+  // Returns the communicators of these members, or nullptr if this rank is not a member or the only one. All ranks of
   // the job must make this call at the same point in the sequence of calls. Errors: DEADLINE_EXCEEDED, UNAVAILABLE, the
   // job's failure. The errors name the ranks and contain NCCL's text.
   absl::StatusOr<Entry*> For(const CallInfo& info, const Members& members);
 
-  // Runs `enqueue`, which calls NCCL's functions, as one NCCL group. Returns when all of the group's work is on its
-  // stream. NCCL may wait for the other members, if they have to be connected first. Abort by another thread ends this
-  // wait.
+  // Runs `enqueue`, which calls NCCL functions, as one NCCL group. Returns when all of the group's work is enqueued on
+  // its stream. NCCL may wait for the other members if it has to connect them first; Abort() on another thread ends
+  // this wait.
   using Enqueue = absl::FunctionRef<NcclResult(const NcclFunctions& nccl, NcclHandle handle)>;
   absl::Status Run(const CallInfo& info, Entry* entry, Enqueue enqueue);
 
-  // Registers memory with NCCL for `entry`'s collectives. NCCL's transports can then use the memory directly, if they
-  // support direct use. All members must register memory for the same calls, because NCCL's choice of how to move the
-  // data depends on the registration. The memory must be kept until the communicators have ended. Errors: NCCL's
-  // errors, after which the job fails.
+  // Registers memory with NCCL for `entry`'s collectives, so that NCCL's transports can use it directly, if they
+  // support that. All members must register memory for the same calls, because how NCCL moves the data depends on it.
+  // The memory must stay allocated until the communicators have ended. Errors: NCCL's errors, after which the job
+  // fails.
   //
-  // If UsesWindows(), the first call for some memory is a collective call of NCCL, which waits for the other members.
-  // The memory must come from NCCL's allocator, and have the same size on all members.
+  // If UsesWindows(), the first call for a piece of memory is collective, and waits for the other members. The memory
+  // must come from NCCL's allocator, and have the same size on all members.
   absl::Status Register(Entry* entry, void* memory, size_t bytes);
 
-  // Returns whether registered memory becomes a symmetric window: if the options say so and the library has windows.
+  // Returns whether registered memory becomes a symmetric window, because the options ask for it and the library has
+  // windows.
   bool UsesWindows() const {
     return options_.windows == NcclWindows::kSymmetric && nccl_.CommWindowRegister != nullptr &&
            nccl_.CommWindowDeregister != nullptr;
   }
 
-  // Returns the first failure that NCCL or this class has found, or OK.
+  // Returns the first failure of NCCL or of this class, or OK.
   absl::Status failure() const;
 
-  // Aborts all communicators, unless the device is held (Device::Hold). Idempotent. If some communicators have not
-  // ended after a few seconds, the device is stuck. Then Abort leaves these communicators to detached threads and
-  // abandons the device. If the standard library throws std::bad_alloc, Abort throws it too, and the caller must call
-  // Abort again.
+  // Aborts all communicators, unless the device is held (Device::Hold). Idempotent. If some have not ended after a few
+  // seconds, the device is stuck: Abort() then leaves them to detached threads and abandons the device. If Abort()
+  // throws std::bad_alloc, the caller must call it again.
   void Abort();
 
  private:
@@ -121,16 +120,16 @@ class NcclGroups {
   struct Invitation {
     NcclUniqueId id;
     NcclResult result;
-    char version[32];  // version of the member's NCCL library
+    char version[32];  // of the member's NCCL library
   };
 
   class Child;
   struct Deregistration;
 
-  // Describes a wait until NCCL has finished an operation.
+  // Describes a wait for an NCCL operation.
   struct Wait {
-    absl::string_view doing;         // "ending the communicator", for messages; empty: the call itself
-    const CallInfo* call = nullptr;  // the call that is blocked; nullptr: none
+    absl::string_view doing;         // for messages, such as "ending the communicator"; empty: the call itself
+    const CallInfo* call = nullptr;  // the blocked call; nullptr: none
     WaitLimits limits;
 
     std::string What() const;
@@ -140,24 +139,23 @@ class NcclGroups {
     return options_.job_ranks.empty() ? rank : options_.job_ranks[static_cast<size_t>(rank)];
   }
 
-  // Sends NCCL's id from the first member to the other members. All ranks take part, because `share` requires this.
-  // Errors: FAILED_PRECONDITION if the members' versions of NCCL differ.
+  // Broadcasts NCCL's id from the first member. All ranks must call it, because `share` requires that.
+  // Errors: FAILED_PRECONDITION if the members' NCCL versions differ.
   absl::StatusOr<NcclUniqueId> AgreeOnId(const CallInfo& info, const Members& members, const Entry& entry);
   absl::Status Connect(const CallInfo& info, const NcclUniqueId& id, const Members& members, Entry* entry);
-  // Makes the child communicator, if NCCL can split communicators.
+  // Creates the child, if NCCL can split communicators.
   absl::Status Split(const CallInfo& info, const Members& members, Entry* entry);
-  // Calls `begin`, which lets NCCL begin to make a communicator, and waits until NCCL has finished.
+  // Calls `begin`, in which NCCL starts creating a communicator, and waits until NCCL has finished.
   absl::Status Make(const CallInfo& info, Entry* entry, absl::string_view doing, absl::FunctionRef<NcclResult()> begin);
-  // These functions run one group of NCCL's calls: RunInChild in the calling thread, and RunInThread in a thread of
-  // NCCL.
+  // Run one group of NCCL calls: RunInChild() on the calling thread, and RunInThread() on a thread of NCCL's.
   absl::Status RunInChild(const CallInfo& info, Entry* entry, Enqueue enqueue);
   absl::Status RunInThread(const CallInfo& info, Entry* entry, Enqueue enqueue);
   NcclResult RunGroup(NcclHandle handle, Enqueue enqueue) const;
-  // Makes one call with the child, which blocks until the call has ended.
+  // Makes one call to the child, and blocks until it has ended.
   absl::Status CallChild(Entry* entry, const Wait& wait, absl::FunctionRef<NcclResult(NcclHandle)> call);
-  // Waits until NCCL has finished the operation that it has begun. A wait longer than the warning time is logged once.
+  // Waits until NCCL has finished its current operation. Logs a wait longer than the warning timeout once.
   absl::Status AwaitReady(Entry* entry, const Wait& wait);
-  // Returns whether NCCL has finished the operation that it has begun.
+  // Returns whether NCCL has finished its current operation.
   absl::StatusOr<bool> IsReady(Entry* entry, const Wait& wait);
   void Report(const Entry& entry, const Wait& wait) const;
   // Records `failure` if it is the first failure. Returns the first failure.
@@ -166,16 +164,16 @@ class NcclGroups {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::Status RegisterLocally(Entry* entry, void* memory, size_t bytes);
   absl::Status RegisterWindow(Entry* entry, void* memory, size_t bytes);
-  // Returns the communicator with which memory is registered.
+  // Returns the communicator with which to register memory.
   static NcclHandle OfCalls(const Entry& entry);
-  // Removes the memory registrations of all communicators. Returns false if the device has been abandoned.
+  // Deregisters the memory of all communicators. Returns false if the device has been abandoned.
   bool Deregister();
   void Finalize();
   void FinalizeChildren();
-  // Makes the calls, each on its own thread. The calls must own what they use. If some calls do not end in time,
-  // abandons the device because of `what`, and returns false.
+  // Runs the calls, each on its own thread. They must own what they use. If some do not return in time, abandons the
+  // device because of `what`, and returns false.
   bool CallInTime(SideBySide calls, absl::Duration timeout, absl::string_view what);
-  // Takes all handles from the entries and returns the calls that abort them; nullopt if no handle is left.
+  // Takes all handles from the entries, and returns the calls that abort them, or nullopt if no handle is left.
   std::optional<SideBySide> TakeAborts() ABSL_LOCKS_EXCLUDED(mu_);
   void AbortAll();
 

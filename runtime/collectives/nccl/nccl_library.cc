@@ -20,7 +20,7 @@ namespace ronda {
 namespace {
 
 constexpr const char* kFileName = "libnccl.so.2";
-// Patterns of folders that the loader does not search, but that may contain the library.
+// Patterns of folders that may contain the library, but that the loader does not search.
 constexpr const char* kToolkitFolders[] = {"/usr/local/cuda/lib64", "/usr/local/cuda/lib",
                                            "/opt/nvidia/hpc_sdk/Linux_x86_64/*/comm_libs/nccl/lib"};
 constexpr const char* kPythonFolders[] = {"/usr/local/lib/python3*/*-packages", "/usr/lib/python3*/*-packages"};
@@ -38,15 +38,14 @@ std::vector<std::string> FilesLike(const std::string& pattern) {
   return files;
 }
 
-// The library that was found by a pattern. nullptr: none was found, and `failures` lists the attempts.
+// The library that a pattern has found. nullptr: none, and `failures` lists the attempts.
 struct Found {
   void* library = nullptr;
   std::string file;
 };
 
 Found Open(const std::string& pattern, std::vector<std::string>* failures) {
-  // If the pattern is a plain name, the loader resolves it. If it is a path that does not exist, the loader reports
-  // this.
+  // The loader resolves a plain name, and reports a path that does not exist.
   std::vector<std::string> files = FilesLike(pattern);
   const bool is_pattern = pattern.find('*') != std::string::npos;
   if (files.empty() && is_pattern) failures->push_back(absl::StrCat("no ", pattern));
@@ -74,7 +73,7 @@ class Symbols {
     *function = reinterpret_cast<Function>(dlsym(library_, name));
   }
 
-  // Returns the name of the first required function that the library lacks; empty if the library has all of them.
+  // Returns the name of the first required function that the library lacks; empty if it has all of them.
   const std::string& missing() const { return missing_; }
 
  private:
@@ -83,7 +82,7 @@ class Symbols {
 };
 
 // Fills in `nccl` for a library of this version. Returns the name of a required function that the library lacks; empty
-// if it lacks none.
+// if it has all of them.
 std::string FindFunctions(void* library, int version, NcclFunctions* nccl) {
   Symbols symbols(library);
   symbols.Need("ncclGetUniqueId", &nccl->GetUniqueId);
@@ -165,7 +164,7 @@ std::vector<std::string> NcclPlaces(const std::string& path, const std::string& 
 }
 
 std::string NcclVersionText(int version) {
-  // 2.18.5 is 21805. Before version 2.9, the numbers were shorter: 2.8.5 is 2805.
+  // 2.18.5 is 21805. Before version 2.9, numbers were shorter: 2.8.5 is 2805.
   const int major = version < 10000 ? version / 1000 : version / 10000;
   const int rest = version < 10000 ? version % 1000 : version % 10000;
   return absl::StrCat(major, ".", rest / 100, ".", rest % 100);

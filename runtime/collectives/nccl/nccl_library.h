@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Loads NCCL, and declares the part of NCCL's C interface that Ronda uses. Ronda has its own declarations and loads the
-// library at run time, so its build needs neither the library nor nccl.h. The numbers are part of NCCL's ABI. If nccl.h
-// is installed, a test compares the numbers with it.
+// Loads NCCL, and declares the part of NCCL's C interface that Ronda uses. Because Ronda has its own declarations and
+// loads the library at run time, its build needs neither the library nor nccl.h. The numbers are part of NCCL's ABI. If
+// nccl.h is installed, a test compares them with it.
 #ifndef RONDA_RUNTIME_COLLECTIVES_NCCL_NCCL_LIBRARY_H_
 #define RONDA_RUNTIME_COLLECTIVES_NCCL_NCCL_LIBRARY_H_
 
@@ -35,7 +35,7 @@ enum class NcclResult : int {  // ncclResult_t
   kInProgress = 7,
 };
 
-// Returns whether more calls can follow in a group after a call with this result.
+// Returns whether a group can continue after a call with this result.
 inline bool Goes(NcclResult result) { return result == NcclResult::kSuccess || result == NcclResult::kInProgress; }
 
 enum class NcclDataType : int {  // ncclDataType_t
@@ -60,25 +60,25 @@ enum class NcclRedOp : int {  // ncclRedOp_t
 };
 
 enum class NcclScalarResidence : int {  // ncclScalarResidence_t
-  kHostImmediate = 1,                   // read during the call
+  kHostImmediate = 1,                   // the scalar is read during the call
 };
 
-// The oldest supported version. It is the first version that can make communicators without blocking, and can abort a
-// communicator while it is being made.
+// The oldest supported version: the first one that can create communicators without blocking, and abort them while they
+// are being created.
 inline constexpr int kOldestNccl = 21400;
 
-// The oldest version whose windows are used (ncclCommWindowRegister). NCCL has windows since 2.27, but before 2.28.7
-// its kernels for symmetric memory could damage small messages (NCCL's notes on 2.28.7).
+// The oldest version whose windows are used (ncclCommWindowRegister). NCCL has had windows since 2.27, but before
+// 2.28.7 its kernels for symmetric memory could corrupt small messages (release notes of NCCL 2.28.7).
 inline constexpr int kOldestWindows = 22807;
 
-// The flag of windows whose memory has the same layout on all ranks (NCCL_WIN_COLL_SYMMETRIC).
+// The flag for windows whose memory has the same layout on all ranks (NCCL_WIN_COLL_SYMMETRIC).
 inline constexpr int kNcclSymmetricWindow = 1;
 
 // A setting with this value lets NCCL choose.
 inline constexpr int kNcclUndefined = INT_MIN;
 
-// The beginning of ncclConfig_t, as in NCCL 2.18. Earlier versions read only the fields that they know, and later
-// versions use their defaults for the rest.
+// The first fields of ncclConfig_t, as in NCCL 2.18. Earlier versions read only the fields that they know, and later
+// versions use defaults for the rest.
 struct NcclConfig {
   size_t size = sizeof(NcclConfig);
   unsigned magic = 0xcafebeef;
@@ -115,33 +115,32 @@ struct NcclFunctions {
                           void* stream);
   NcclResult (*AllGather)(const void* input, void* output, size_t count, NcclDataType type, NcclHandle comm,
                           void* stream);
-  // Adds up the ranks' inputs. On rank r, `output` receives `count` elements of the sum, beginning with element r *
-  // `count`.
+  // Reduces the ranks' inputs. On rank r, `output` receives `count` elements of the result, from element r * `count`
+  // on.
   NcclResult (*ReduceScatter)(const void* input, void* output, size_t count, NcclDataType type, NcclRedOp op,
                               NcclHandle comm, void* stream);
-  // Makes an operator that multiplies every rank's elements by `*scalar`, and then adds them up. The scalar has the
-  // elements' type.
+  // Creates an operator that multiplies every rank's elements by `*scalar`, which has the elements' type, and then adds
+  // them.
   NcclResult (*RedOpCreatePreMulSum)(NcclRedOp* op, void* scalar, NcclDataType type, NcclScalarResidence residence,
                                      NcclHandle comm);
   NcclResult (*RedOpDestroy)(NcclRedOp op, NcclHandle comm);
   NcclResult (*Send)(const void* data, size_t count, NcclDataType type, int peer, NcclHandle comm, void* stream);
   NcclResult (*Recv)(void* data, size_t count, NcclDataType type, int peer, NcclHandle comm, void* stream);
-  // From 2.18 on; nullptr in older versions. NCCL has written `*child` when the parent's state is no longer
-  // kInProgress.
+  // Since 2.18; nullptr in older versions. NCCL has stored `*child` once the parent's state is no longer kInProgress.
   NcclResult (*CommSplit)(NcclHandle comm, int color, int key, NcclHandle* child, void* config);
-  // From 2.19 on; nullptr in older versions.
+  // Since 2.19; nullptr in older versions.
   NcclResult (*MemAlloc)(void** memory, size_t bytes);
   NcclResult (*MemFree)(void* memory);
   NcclResult (*CommRegister)(NcclHandle comm, void* memory, size_t bytes, void** registration);
   NcclResult (*CommDeregister)(NcclHandle comm, void* registration);
-  // From kOldestWindows on; nullptr in older versions. Registers memory of MemAlloc. All ranks of the communicator must
+  // Since kOldestWindows; nullptr in older versions. Registers memory from MemAlloc. All ranks of the communicator must
   // make this call together, with memory of the same size. `*window` is nullptr if the communicator cannot use windows.
   NcclResult (*CommWindowRegister)(NcclHandle comm, void* memory, size_t bytes, void** window, int flags);
-  // This call is local. NCCL must no longer use the window.
+  // Local. NCCL must no longer be using the window.
   NcclResult (*CommWindowDeregister)(NcclHandle comm, void* window);
 };
 
-// The NCCL of this machine. It stays loaded.
+// This machine's NCCL, which stays loaded.
 struct NcclLibrary {
   NcclFunctions functions;
   std::string path;     // "/usr/lib/x86_64-linux-gnu/libnccl.so.2"
@@ -151,15 +150,15 @@ struct NcclLibrary {
 // Returns "2.28.9" for 22809.
 std::string NcclVersionText(int version);
 
-// Returns the places where LoadNccl searches, in order. Each place is a file name pattern, or a library name that the
-// loader resolves.
+// Returns the places where LoadNccl() searches, in order: file name patterns, or library names that the loader
+// resolves.
 std::vector<std::string> NcclPlaces(const std::string& path, const std::string& toolkit, const std::string& python);
 
-// Loads `path` (RONDA_NCCL_LIBRARY) or, if `path` is empty, libnccl.so.2. First the loader searches its own path; if
-// the process has already loaded the library, the loader returns it. Then LoadNccl searches the CUDA toolkit in
-// `toolkit` (CUDA_HOME), and the packages of the Python environment in `python` (VIRTUAL_ENV). At last LoadNccl
-// searches the usual folders of CUDA toolkits and of Python packages. Errors: NOT_FOUND that lists the places searched
-// and the remedy; FAILED_PRECONDITION if the library is too old (with both versions), lacks a function, or is not NCCL.
+// Loads `path` (RONDA_NCCL_LIBRARY) or, if `path` is empty, libnccl.so.2. Searches the loader's own path first, where
+// the loader returns a library that the process has already loaded. Then searches the CUDA toolkit in `toolkit`
+// (CUDA_HOME), the packages of the Python environment in `python` (VIRTUAL_ENV), and the usual folders of CUDA toolkits
+// and Python packages. Errors: NOT_FOUND that lists the places it searched and the remedy; FAILED_PRECONDITION if the
+// library is too old (the text gives both versions), lacks a function, or is not NCCL.
 absl::StatusOr<std::shared_ptr<const NcclLibrary>> LoadNccl(const std::string& path, const std::string& toolkit = "",
                                                             const std::string& python = "");
 

@@ -14,10 +14,10 @@ namespace {
 
 namespace cuda = kernels::cuda;
 
-// The number of events: each of the two slots has two events, and joint_ is another.
+// The number of events: two for each of the two slots, and joint_.
 constexpr int kEvents = 2 * 2 + 1;
 
-// Returns whether the members receive equal parts of the call's only tensor, in the order of the members.
+// Returns whether the members receive equal parts of the call's only tensor, in member order.
 bool HasEqualParts(const ReduceCall& call, int members) {
   const size_t each = call.segments.front().count / static_cast<size_t>(members);
   if (call.part_of == nullptr || members == 1 || each * static_cast<size_t>(members) != call.segments.front().count) {
@@ -33,7 +33,7 @@ bool HasEqualParts(const ReduceCall& call, int members) {
 // Returns whether NCCL can work directly on the tensors. The result is the same on all members.
 bool IsPlain(const WireLayout& layout, const ReduceCall& call, int members) {
   if (call.layout == BucketLayout::kAdjacent) {
-    // Packing multiplies integers in a wider type, so integers with a factor are packed.
+    // Integers with a factor are packed, because packing multiplies them in a wider type.
     return layout.dtype == call.dtype && DeliversAll(call) &&
            (IsFloatingPoint(call.dtype) || FactorsOf(layout, call).before.IsIdentity());
   }
@@ -41,8 +41,8 @@ bool IsPlain(const WireLayout& layout, const ReduceCall& call, int members) {
          (DeliversAll(call) || HasEqualParts(call, members));
 }
 
-// Returns the tensors as one tensor, which begins with the first tensor that is not empty.
-// REQUIRES: the call has one tensor, or adjacent tensors, and they are not all empty.
+// Returns the tensors as one tensor, starting with the first nonempty one.
+// REQUIRES: the call has one tensor or adjacent tensors, and not all are empty.
 Segment WholeOf(const ReduceCall& call) {
   Segment whole = *std::ranges::find_if(call.segments, [](const Segment& segment) { return segment.count > 0; });
   whole.count = 0;
@@ -103,13 +103,14 @@ bool NcclReduce::IsNeeded(const ReduceCall& call) { return !IsEmpty(call); }
 
 absl::Status NcclReduce::Run(const ReduceCall& call, const Members& members, Entry* entry) {
   const WireLayout layout = LayoutOf(call.dtype, call.wire);
-  // NCCL adds integers in their own type, in which a sum can overflow. So Ronda does reductions that need a wider type.
+  // NCCL adds integers in their own type, in which a sum can overflow. So Ronda executes reductions that need a wider
+  // type.
   const std::optional<NcclRedOp> op = kernels::AddsWide(call.op, layout.dtype, call.postscale)
                                           ? std::nullopt
                                           : NcclOpOf(layout, call.op, options_.order);
   if (op.has_value() && IsPlain(layout, call, members.size())) return RunPlain(call, *op, members, entry);
   Plan(call, members);
-  // Ronda's own reductions apply `prescale` before the sum, and `postscale` after the sum.
+  // Ronda's own reductions apply `prescale` before the sum, and `postscale` after it.
   const WireFactors factors =
       op.has_value() ? FactorsOf(layout, call) : WireFactors{.before = call.prescale, .after = {}};
   return RunChunks({.call = call, .members = members, .entry = entry, .op = op, .factors = factors});
@@ -127,7 +128,7 @@ void NcclReduce::Plan(const ReduceCall& call, const Members& members) {
   tables_ = nullptr;
 }
 
-// NCCL has no barrier, so the members reduce one byte instead and ignore the result.
+// NCCL has no barrier, so the members reduce one byte and ignore the result.
 absl::Status NcclReduce::Meet(const CallInfo& info, Entry* entry) {
   RONDA_ASSIGN_OR_RETURN(std::byte* const any, slots_[0].wire.GetFor(entry, 1));
   return AllReduce(info, entry, any, any, 1, DType::kUint8, NcclRedOp::kSum);
@@ -197,7 +198,7 @@ absl::Status NcclReduce::Move(const Reduction& run, const Slot& slot) {
 }
 
 absl::Status NcclReduce::End(const Reduction& run, const Slot& slot, size_t chunk) {
-  // The kernels' stream waits for this chunk only now, so that the next chunk could be packed before.
+  // The kernels' stream waits for this chunk only now, so that it could pack the next chunk before.
   if (run.kernels != options_.stream) RONDA_RETURN_IF_ERROR(slot.moved->OrderBefore(run.kernels));
   return Unpack(run, slot, chunk);
 }
@@ -248,7 +249,7 @@ absl::Status NcclReduce::ReduceShard(const Reduction& run, const Slot& slot) {
 }
 
 absl::Status NcclReduce::Gather(const Reduction& run, const Slot& slot) {
-  // If there are several regions, each member needs only its own region, so there is nothing to gather.
+  // With several regions, each member needs only its own, so there is nothing to gather.
   if (run.entry == nullptr || plan_->regions() > 1) return absl::OkStatus();
   const size_t shard = plan_->ShardBytes(slot.chunk, run.members.size());
   const std::byte* const own = slot.data + shard * static_cast<size_t>(run.members.self());

@@ -24,7 +24,7 @@
 
 namespace ronda {
 
-// Does the reductions of an NcclCommunicator. Each reduction uses one of these algorithms:
+// Executes the reductions of an NcclCommunicator. Each reduction uses one of these algorithms:
 //
 //                    all members receive everything        each member receives another part, and all know all parts
 //   plain            [scaled,] ncclAllReduce [, scaled]    ncclReduceScatter [, scaled]
@@ -35,14 +35,13 @@ namespace ronda {
 // The plain algorithm is for a single tensor that needs no conversion, and for tensors that are adjacent on all ranks
 // (BucketLayout), because NCCL can work on them in the trainer's memory. Factors are applied there too, except that a
 // single tensor with a factor before the sum is packed. All members choose the same algorithm, because the choice
-// depends only on facts that are the same on all members. nccl_arithmetic.h says which reductions NCCL does itself.
+// depends only on facts that are the same on all of them. nccl_arithmetic.h says which reductions NCCL itself executes.
 //
-// If a fusion buffer is larger than a chunk, it is sent chunk by chunk, through two buffers that are used alternately.
-// While NCCL works on one chunk on the communicator's stream, the kernels pack the next chunk and unpack the previous
-// one on another stream. So memory is limited, and every rank makes the same calls of NCCL in the same order.
+// Data larger than a chunk is sent chunk by chunk, through two buffers that are used alternately. While NCCL works on
+// one chunk on the communicator's stream, the kernels pack the next chunk and unpack the previous one on a second
+// stream. This limits the memory, and every rank makes the same NCCL calls in the same order.
 //
-// If a call is repeated with the same tensors, as in a training loop, the plan of the earlier call is used again
-// (plan_cache.h).
+// A repeated call with the same tensors, as in a training loop, reuses the earlier call's plan (plan_cache.h).
 //
 // Thread-compatible.
 class NcclReduce {
@@ -61,7 +60,7 @@ class NcclReduce {
 
   static absl::StatusOr<std::unique_ptr<NcclReduce>> Create(Options options);
 
-  // NCCL's communicator of a group's members. For a group of one rank, functions get nullptr.
+  // The communicators of a group; nullptr for a group of one rank.
   using Entry = NcclGroups::Entry;
 
   // Returns whether the members have data to exchange.
@@ -73,24 +72,24 @@ class NcclReduce {
   // Makes every member's stream wait for the streams of all other members.
   absl::Status Meet(const CallInfo& info, Entry* entry);
 
-  // Makes the stream wait for all work, even the work of a call that has failed in the middle.
+  // Makes the stream wait for all work, even that of a call that has failed halfway.
   absl::Status Join();
 
  private:
-  // A call under way.
+  // A call in progress.
   struct Reduction {
     const ReduceCall& call;
     const Members& members;
     Entry* entry;
-    std::optional<NcclRedOp> op;  // nullopt: Ronda adds up
+    std::optional<NcclRedOp> op;  // nullopt: Ronda reduces
     WireFactors factors;
     StreamHandle kernels = nullptr;  // the stream that packs and unpacks
   };
 
-  // The memory of a chunk. Two slots are used alternately.
+  // A chunk's memory. Two slots are used alternately.
   struct Slot {
     StreamBuffer wire;
-    StreamBuffer arrived;  // contributions of the other members
+    StreamBuffer arrived;  // other members' contributions
     std::unique_ptr<DeviceEvent> packed;
     std::unique_ptr<DeviceEvent> moved;
     WirePlan::Chunk chunk = {};
@@ -98,7 +97,7 @@ class NcclReduce {
     std::byte* others = nullptr;  // in `arrived`
   };
 
-  // The stream and the events, which must be made before any work is on the stream.
+  // The stream and the events, which must be created before any work is enqueued.
   struct Parts {
     std::unique_ptr<DeviceStream> kernel_stream;
     std::vector<std::unique_ptr<DeviceEvent>> events;
@@ -119,7 +118,7 @@ class NcclReduce {
   absl::Status End(const Reduction& run, const Slot& slot, size_t chunk);
 
   absl::Status MoveByNccl(const Reduction& run, const Slot& slot);
-  // The steps by which Ronda itself reduces a chunk. Scatter sends each shard to the member that reduces it.
+  // The steps in which Ronda itself reduces a chunk. Scatter() sends each shard to the member that reduces it.
   absl::Status Scatter(const Reduction& run, const Slot& slot);
   absl::Status ReduceShard(const Reduction& run, const Slot& slot);
   absl::Status Gather(const Reduction& run, const Slot& slot);
@@ -133,7 +132,7 @@ class NcclReduce {
   absl::Status Pack(const Reduction& run, const Slot& slot, size_t chunk);
   absl::Status Unpack(const Reduction& run, const Slot& slot, size_t chunk);
 
-  // Makes `to` wait for all work that `from` has so far.
+  // Makes `to` wait for all work on `from` so far.
   absl::Status HandOver(DeviceEvent& event, StreamHandle from, StreamHandle to, StreamPhase phase);
   absl::Status LaunchReduce(absl::string_view what, const kernels::cuda::ReduceCall& call);
   // Multiplies `count` elements in place.
@@ -144,16 +143,15 @@ class NcclReduce {
   absl::Status Launch(absl::string_view what, const Function& function);
 
   const Options options_;
-  const std::unique_ptr<DeviceStream> kernel_stream_;  // for calls of several chunks
+  const std::unique_ptr<DeviceStream> kernel_stream_;  // for calls with several chunks
   const std::unique_ptr<DeviceEvent> joint_;
   Slot slots_[2];
   PlanCache known_;
-  WirePlan own_plan_;  // for calls that are laid out every time
-  // The plan of the call under way. If the plan is from the cache, tables_ points to its tables; otherwise it is
-  // nullptr.
+  WirePlan own_plan_;  // for calls whose plans are not cached
+  // The plan of the current call. tables_ points to its tables if it is from the cache, and is otherwise nullptr.
   const WirePlan* plan_ = &own_plan_;
   std::vector<ReductionPlan::Tables>* tables_ = nullptr;
-  // These vectors are data members only so that their memory is used again.
+  // Data members only to reuse their memory.
   PackSegments packed_;
   UnpackSegments unpacked_;
 };

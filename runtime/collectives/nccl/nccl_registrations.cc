@@ -14,16 +14,16 @@
 
 namespace ronda {
 
-// Removes the memory registrations of one communicator. This object owns everything that the calls need.
+// Deregisters the memory of one communicator. Owns everything that the calls need.
 struct NcclGroups::Deregistration {
   const RankId rank;
   const std::shared_ptr<Device> device;
   const std::shared_ptr<const NcclLibrary> library;
   const NcclHandle handle;
-  Entry* const entry;                  // not used by Run
-  const std::shared_ptr<Child> child;  // the handle's owner; nullptr: the entry. Not used by Run
+  Entry* const entry;                  // not used by Run()
+  const std::shared_ptr<Child> child;  // the handle's owner; nullptr: the entry. Not used by Run()
   const std::vector<Entry::Registration> registrations;
-  // True if Run has ended or Reclaim has been called. The second of these two events takes over the communicator.
+  // Set when Run() ends and when Reclaim() is called. Whichever happens last takes over the communicator.
   std::atomic<bool> is_either_over = false;
 
   void Run() {
@@ -41,7 +41,7 @@ struct NcclGroups::Deregistration {
     if (is_either_over.exchange(true)) AbortOne(rank, *device, library->functions, handle);
   }
 
-  // Returns true if the caller gets the communicator back. Otherwise Run aborts the communicator at its end.
+  // Returns whether the caller gets the communicator back. If not, Run() aborts it at its end.
   bool Reclaim() { return is_either_over.exchange(true); }
 };
 
@@ -74,9 +74,9 @@ absl::Status NcclGroups::RegisterLocally(Entry* entry, void* memory, size_t byte
   return failure.ok() ? absl::OkStatus() : Fail(std::move(failure));
 }
 
-// NCCL returns from the registration of a window when all ranks have made the call. So the call is made without holding
-// mu_, like a collective, and an abort of the parent ends it. If the communicator supports no windows, the call returns
-// at once, and from 2.29 on the memory is then not registered at all.
+// NCCL's call returns when all ranks have made it. So it is made without holding mu_, like a collective, and aborting
+// the parent ends it. If the communicator does not support windows, the call returns at once, and since 2.29 the memory
+// is then not registered at all.
 absl::Status NcclGroups::RegisterWindow(Entry* entry, void* memory, size_t bytes) {
   void* window = nullptr;
   const Wait wait = {.doing = "registering memory as a window (RONDA_NCCL_WINDOWS=0 on rank 0 does without)"};
@@ -90,10 +90,9 @@ absl::Status NcclGroups::RegisterWindow(Entry* entry, void* memory, size_t bytes
   return failure_;
 }
 
-// Removes all memory registrations. NCCL asks the peers that have mapped the memory, and waits for their answers, for
-// ever if a peer is stopped. No other call can end this wait without freeing memory that the waiting thread uses. So no
-// lock is held meanwhile, and the waiting thread owns the communicator. Abort need not abort this communicator, because
-// it has no work on the device.
+// NCCL asks the peers that have mapped the memory, and waits for their answers, for ever if a peer is stopped. No other
+// call can end this wait without freeing memory that the waiting thread uses. So no lock is held during the wait, and
+// the waiting thread owns the communicator. Abort() need not abort it, because it has no work on the device.
 bool NcclGroups::Deregister() {
   std::vector<std::shared_ptr<Deregistration>> all;
   std::vector<std::function<void()>> calls;
@@ -123,7 +122,7 @@ bool NcclGroups::Deregister() {
       each->entry->handle = each->handle;
     } else {
       each->child->Put(each->handle);
-      each->entry->child = each->child;  // Abort may have taken the empty child meanwhile
+      each->entry->child = each->child;  // Abort() may have taken the empty child meanwhile
     }
   }
   return in_time;

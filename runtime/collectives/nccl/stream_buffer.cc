@@ -11,7 +11,7 @@
 namespace ronda {
 namespace {
 
-// Devices map memory in units of this size, so a smaller buffer would save no memory. Growth is expensive.
+// Devices map memory in units of this size, so smaller buffers would save no memory, and growing is expensive.
 constexpr size_t kUnitBytes = 2 << 20;
 
 }  // namespace

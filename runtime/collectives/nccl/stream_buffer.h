@@ -17,21 +17,20 @@
 
 namespace ronda {
 
-// Device memory that one call after the other uses for its work on one stream. The memory grows to the largest size
-// that a call needs, and never shrinks.
+// Device memory that successive calls reuse for their work on one stream. Grows to the largest size that a call needs,
+// and never shrinks.
 //
-// When the memory grows, the old memory is kept until the destructor, because CUDA frees memory only after the device
-// has done all earlier work. This work may be an NCCL kernel that waits for another rank, while the other rank waits
-// for this rank. Each growth doubles the size, up to the expected maximum, so the old memory is smaller than the memory
-// in use.
+// When it grows, the old memory is kept until the destructor runs, because CUDA frees memory only after the device has
+// finished all earlier work. That may be an NCCL kernel that waits for another rank, which in turn waits for this one.
+// Each growth doubles the size, up to the expected maximum, so the old memory is smaller than the memory in use.
 //
 // The memory comes from NCCL's own allocator if the library has one, so that NCCL's transports can use it directly. The
-// kind of memory must be the same on all ranks, because NCCL's choices depend on it. It is the same because all ranks
-// have the same library.
+// kind of memory must be the same on all ranks, because NCCL's choices depend on it. This is the case, because all
+// ranks have the same library.
 //
-// If the memory becomes symmetric windows (NcclWindows), each communicator gets memory of its own. A window must have
-// the same size on all members, which all register it in the same call. So its growth must depend only on the calls of
-// this communicator, which are the same on all members.
+// If the memory becomes symmetric windows (NcclWindows), each communicator has memory of its own. All members must
+// register a window in the same call, with the same size. So its growth must depend only on the communicator's calls,
+// which are the same on all members.
 //
 // Thread-compatible. The objects in its options must outlive it.
 class StreamBuffer {
@@ -42,7 +41,7 @@ class StreamBuffer {
     const NcclFunctions* nccl = nullptr;
     NcclGroups* groups = nullptr;
     std::string purpose;  // "the fusion buffer", for messages
-    // The expected maximum. The memory grows beyond it only if a call needs more.
+    // The expected maximum, beyond which the memory grows only if a call needs more.
     size_t most_bytes = std::numeric_limits<size_t>::max();
   };
 
@@ -50,26 +49,26 @@ class StreamBuffer {
   StreamBuffer(const StreamBuffer&) = delete;
   StreamBuffer& operator=(const StreamBuffer&) = delete;
 
-  // REQUIRES: all work on the stream has ended, and the communicators that the memory was registered for have ended.
+  // REQUIRES: the stream has finished, and the communicators that the memory was registered for have ended.
   ~StreamBuffer();
 
-  // Returns at least `bytes` bytes, aligned to 256, for work that is put on the stream before the next call. Their
-  // contents are undefined. Errors: RESOURCE_EXHAUSTED.
+  // Returns at least `bytes` bytes, aligned to 256 bytes and with undefined contents, for work that is enqueued before
+  // the next call. Errors: RESOURCE_EXHAUSTED.
   absl::StatusOr<std::byte*> Get(size_t bytes);
 
-  // Works like Get, and registers the memory for the collectives of `entry`. `entry` is nullptr for a group of one
-  // rank. In each call NCCL must get registered memory on all ranks or on none. So all memory that NCCL gets from a
-  // StreamBuffer is registered. Errors: RESOURCE_EXHAUSTED, the errors of NcclGroups::Register.
+  // Like Get(), but also registers the memory for the collectives of `entry`, which is nullptr for a group of one rank.
+  // In each call, the memory that NCCL gets must be registered on all ranks or on none, so all memory that NCCL gets
+  // from a StreamBuffer is registered. Errors: RESOURCE_EXHAUSTED; those of NcclGroups::Register().
   absl::StatusOr<std::byte*> GetFor(NcclGroups::Entry* entry, size_t bytes);
 
  private:
   struct Block {
     std::byte* data = nullptr;
     size_t size = 0;
-    DeviceMemory memory;  // of size 0 if `data` is from NCCL's allocator
+    DeviceMemory memory;  // empty if `data` is from NCCL's allocator
   };
 
-  // Whether a block may be smaller than planned, if there is not enough memory.
+  // kIfPossible: the block may be smaller than planned if there is not enough memory.
   enum class Growth : uint8_t { kAsPlanned, kIfPossible };
 
   // Makes `block` at least as large as `bytes`.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The tables of the kernels that pack the tensors of a reduction into a buffer, as a WirePlan lays them out, and unpack
-// the result.
+// Builds the tables of the kernels that pack a reduction's tensors into a buffer, as a WirePlan lays them out, and
+// unpack the result.
 #ifndef RONDA_RUNTIME_COLLECTIVES_PACKING_PACKING_H_
 #define RONDA_RUNTIME_COLLECTIVES_PACKING_PACKING_H_
 
@@ -22,11 +22,11 @@ bool IsEmpty(const ReduceCall& call);
 
 inline bool DeliversAll(const ReduceCall& call) { return call.delivery == ReduceCall::Delivery::kAll; }
 
-// Replaces `segments` by the pieces of a chunk, in all regions of the plan.
+// Replaces `segments` with the pieces of a chunk, in all regions of the plan.
 void FillPacked(const ReduceCall& call, const WirePlan& plan, const WirePlan::Chunk& chunk, PackSegments* segments);
 
-// Appends those pieces of a chunk's region that this rank receives. The region begins `base` bytes behind the kernel's
-// buffer, as far as the chunk's bytes are counted from the first region.
+// Appends those pieces of a chunk's region that this rank receives. `base` is the offset of the chunk's first byte in
+// the kernel's buffer.
 void AddUnpacked(const ReduceCall& call, const WirePlan& plan, const WirePlan::Chunk& chunk, int region, size_t base,
                  UnpackSegments* segments);
 

@@ -13,9 +13,9 @@
 
 namespace ronda {
 
-// The plan of a reduction in which all members receive whole tensors, and the kernels' tables for each chunk.
+// The plan of a reduction in which all members receive whole tensors, with the kernels' tables for each chunk.
 struct ReductionPlan {
-  // The kernels' tables for a chunk. They are made when they are first needed.
+  // The kernels' tables for a chunk, built on first use.
   struct Tables {
     bool has_packed = false;
     bool has_unpacked = false;
@@ -26,27 +26,27 @@ struct ReductionPlan {
   WirePlan wire;
   std::vector<Tables> chunks;
 
-  // The reduction for which the plan was made.
+  // The reduction that the plan is for.
   std::vector<Segment> segments;
   DType dtype = DType::kFloat32;
   WireFormat format = WireFormat::kNone;
 };
 
-// Plans of earlier reductions. A training loop repeats its buckets in every step, in the same order and usually with
-// tensors at the same addresses. In this case the cache returns the earlier plans. It first tries the plan that follows
-// the last returned plan, so a locked schedule finds each plan at once. If the tensors have new addresses, the cache
-// uses the plan of other tensors of the same sizes, and makes only the tables again.
+// Caches plans of earlier reductions. A training loop repeats its buckets in every step, in the same order and usually
+// with tensors at the same addresses, and then reuses the plans. The cache first tries the plan that follows the last
+// returned one, so a locked schedule finds each plan at once. If the cache is full and the tensors have new addresses,
+// it reuses the plan of other tensors of the same sizes, and rebuilds only the tables.
 //
 // Thread-compatible.
 class PlanCache {
  public:
   static constexpr size_t kMostPlans = 64;
 
-  // `chunk_bytes`: as WirePlan::Lay.
+  // `chunk_bytes`: as in WirePlan::Lay().
   explicit PlanCache(size_t chunk_bytes) : chunk_bytes_(chunk_bytes) {}
 
-  // Returns a plan that is valid until the next call. REQUIRES: the call delivers everything to all ranks, and the
-  // pointers in its segments will not change.
+  // Returns a plan, valid until the next call. REQUIRES: the call delivers everything to all ranks, and the pointers in
+  // its segments will not change.
   ReductionPlan& Find(const ReduceCall& call);
 
  private:
@@ -54,7 +54,7 @@ class PlanCache {
 
   const size_t chunk_bytes_;
   std::vector<std::unique_ptr<ReductionPlan>> plans_;
-  size_t next_ = 0;  // is tried first
+  size_t next_ = 0;  // to be tried first
 };
 
 }  // namespace ronda

@@ -11,8 +11,8 @@ namespace ronda {
 namespace {
 
 constexpr size_t kAccessBytes = 16;
-// If packing by member would make more pieces than this, tensors are not packed by member, because each piece needs an
-// entry in a kernel's table.
+// Tensors are not packed by member if that takes more pieces than this, because each piece needs an entry in a kernel's
+// table.
 constexpr size_t kMostPieces = 4096;
 
 constexpr size_t RoundUp(size_t n, size_t multiple) { return (n + multiple - 1) / multiple * multiple; }
@@ -47,7 +47,7 @@ void WirePlan::LayByMember(const ReduceCall& call, size_t chunk_bytes, int membe
 }
 
 bool WirePlan::LayRegions(const ReduceCall& call, int members) {
-  // If granules have several elements, a part may begin inside a granule, and two members would need this granule.
+  // If granules have several elements, a part may begin inside a granule, which two members would then need.
   if (call.part_of == nullptr || members == 1 || layout_.granule_elements != 1) return false;
   if (call.segments.size() * static_cast<size_t>(members) > kMostPieces) return false;
   region_bytes_ = 0;

@@ -13,24 +13,24 @@
 
 namespace ronda {
 
-// The offsets of a reduction's tensors in the fusion buffer, and the chunks in which the buffer is sent.
+// The offsets of a reduction's tensors in the fusion buffer, and the chunks in which it is sent.
 //
-// Usually the buffer is one region. If every member receives another part of the result, the buffer can have one region
-// per member, and all regions have the same length. Region m contains the elements of all tensors that member m
-// receives. Each piece of a tensor begins with a new granule, at an address that suits the device's kernels. A chunk
-// contains the same range of every region.
+// Usually the buffer is one region. If every member receives a different part of the result, the buffer can have one
+// region per member, all of the same length. Region m contains the elements of all tensors that member m receives. Each
+// piece of a tensor starts a new granule, at an address that suits the device's kernels. A chunk contains the same
+// range of every region.
 //
-// A WirePlan can be laid out again for each call, and keeps its memory.
+// A WirePlan can be reused for each call, and keeps its memory.
 class WirePlan {
  public:
   // Consecutive elements of a tensor.
   struct Piece {
     size_t tensor;  // which segment
-    size_t begin;   // the first element, counted in the tensor
+    size_t begin;   // the first element's index in the tensor
     size_t count;   // elements
-    size_t offset;  // bytes from the beginning: of the region in the plan, of the buffer in a chunk
+    size_t offset;  // bytes from the start of the region (in the plan) or of the buffer (in a chunk)
   };
-  // The range of bytes in each region that the chunk contains.
+  // The range of bytes of each region in the chunk.
   struct Chunk {
     size_t begin = 0;
     size_t bytes = 0;
@@ -40,22 +40,22 @@ class WirePlan {
   void Lay(const ReduceCall& call, size_t chunk_bytes);
 
   // Lays the buffer out as one region per member, if this is possible and sends no more bytes than one region would.
-  // Otherwise does the same as Lay. All members make the same choice.
+  // Otherwise does the same as Lay(). All members make the same choice.
   void LayByMember(const ReduceCall& call, size_t chunk_bytes, int members);
 
   const WireLayout& layout() const { return layout_; }
   kernels::cuda::Wire wire() const;
 
   int regions() const { return static_cast<int>(ends_.size()); }
-  // Returns the size of all regions in bytes, which is a multiple of unit().
+  // Returns the total size of all regions in bytes, a multiple of unit().
   size_t bytes() const { return region_bytes_ * ends_.size(); }
-  // Returns the number of bytes at whose multiples tensors begin, and chunks and shards may be cut. It is a multiple of
-  // 16 and of the size of a granule.
+  // Returns the alignment, in bytes, of tensors and of the boundaries of chunks and shards: a multiple of 16 and of the
+  // granule size.
   size_t unit() const { return unit_; }
 
   size_t chunks() const { return (region_bytes_ + chunk_bytes_ - 1) / chunk_bytes_; }
   Chunk ChunkOf(size_t i) const;
-  // Returns the size of a chunk in all regions together, in bytes.
+  // Returns the total size of a chunk in all regions, in bytes.
   size_t BytesOf(const Chunk& chunk) const { return chunk.bytes * ends_.size(); }
 
   // Calls visit(piece) for each piece of `region` in a chunk.
@@ -69,8 +69,8 @@ class WirePlan {
     for (; piece != end && piece->offset < chunk.begin + chunk.bytes; ++piece) visit(Cut(*piece, chunk, in_buffer));
   }
 
-  // Returns shard `i` of `n` of a chunk's buffer. All shards have the same size, except that the last shards may be
-  // short or empty. If there are `n` regions, each region is a shard.
+  // Returns shard `i` of `n` of a chunk's buffer. All shards have the same size, except that the last ones may be
+  // shorter or empty. If there are `n` regions, each region is a shard.
   struct Range {
     size_t begin;
     size_t bytes;
@@ -82,7 +82,8 @@ class WirePlan {
   void Begin(const ReduceCall& call);
   // Adds a piece to the last region, which ends at `*end`.
   void Add(size_t tensor, size_t begin, size_t count, size_t* end);
-  // Lays out one region per member. Returns false if this is impossible, or would send more bytes than one region.
+  // Lays out one region per member. Returns false if this is impossible, or would send more bytes than one region
+  // would.
   bool LayRegions(const ReduceCall& call, int members);
   void SetChunks(size_t chunk_bytes);
   size_t BytesOf(const Piece& piece) const;

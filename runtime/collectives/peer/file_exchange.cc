@@ -29,7 +29,7 @@ namespace {
 constexpr size_t kMostFiles = 2;
 constexpr absl::Duration kPause = absl::Milliseconds(1);
 
-// The data of a datagram, beside the files.
+// The data of a datagram, apart from the files.
 struct Letter {
   std::array<uint8_t, 16> secret;  // the receiver's
   int32_t sender = 0;              // its position
@@ -83,7 +83,7 @@ class Envelope {
     }
   }
 
-  // Returns the files that were received.
+  // Returns the received files.
   std::vector<UniqueFd> Open() {
     std::vector<UniqueFd> files;
     for (cmsghdr* control = CMSG_FIRSTHDR(&header_); control != nullptr; control = CMSG_NXTHDR(&header_, control)) {
@@ -104,8 +104,8 @@ class Envelope {
   msghdr header_ = {};
 };
 
-// Sends and receives the files of one exchange. The sends and the receives take turns, because a full socket of a
-// receiver refuses datagrams until that rank receives.
+// Sends and receives the files of one exchange, alternately, because a rank whose socket is full accepts no more
+// datagrams until it receives some.
 class Turns {
  public:
   Turns(int socket, absl::Span<const UniqueFd> files, absl::Span<const FileExchange::Address> addresses,
@@ -118,7 +118,7 @@ class Turns {
 
   bool is_done() const { return unsent_.empty() && !Missing().has_value(); }
 
-  // Returns the position of a rank whose files have not come.
+  // Returns the position of a rank whose files have not arrived.
   std::optional<int> Missing() const {
     for (size_t i = 0; i < received_.size(); ++i) {
       if (static_cast<int>(i) != self_ && received_[i].empty()) return static_cast<int>(i);
@@ -143,7 +143,8 @@ class Turns {
       Envelope envelope(&letter);
       envelope.Enclose(files_, &receiver);
       if (sendmsg(socket_, envelope.header(), MSG_DONTWAIT | MSG_NOSIGNAL) < 0) {
-        // ETOOMANYREFS: too many of this user's files are being sent. It passes when the receivers have received them.
+        // ETOOMANYREFS: too many of this user's files are in flight. The error passes once the receivers have received
+        // them.
         if (errno == EAGAIN || errno == ENOBUFS || errno == EINTR || errno == ETOOMANYREFS) return absl::OkStatus();
         return absl::ErrnoToStatus(errno, absl::StrCat("sending the file of a GPU's memory to rank ",
                                                        ranks_[static_cast<size_t>(unsent_.back())],
@@ -154,7 +155,7 @@ class Turns {
     return absl::OkStatus();
   }
 
-  // Receives a limited number of letters, because another program may send letters without an end.
+  // Receives a limited number of letters, because another program may keep sending them.
   absl::Status Receive() {
     for (size_t i = 0; i < 2 * received_.size(); ++i) {
       Letter letter;

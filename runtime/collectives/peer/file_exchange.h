@@ -17,23 +17,24 @@
 
 namespace ronda {
 
-// Sends open files between the ranks of one host, which are processes or threads of one process.
+// Exchanges open files between the ranks of one host, which are processes or threads of one process.
 //
-// Each rank has a datagram socket with an abstract name (unix(7)), and sends the others its files in ancillary data
-// (SCM_RIGHTS). It is the only way to send CUDA's files: /proc/PID/fd would open the driver's device once more, without
-// the memory. Other users of the machine can see the name and send datagrams. So each rank makes a secret, which it
-// sends to the other ranks over the authenticated connections of the job. A rank drops datagrams without its secret.
+// Each rank has a datagram socket with an abstract name (unix(7)), to which the others send their files as ancillary
+// data (SCM_RIGHTS). This is the only way to send CUDA's files: opening them through /proc/PID/fd would open the
+// driver's device again, without the memory. Other users of the machine can see the name and send datagrams. So each
+// rank generates a secret, sends it to the other ranks over the job's authenticated connections, and drops datagrams
+// without it.
 //
 // Thread-compatible.
 class FileExchange {
  public:
-  // Where a rank receives files. It is a plain struct, so that it can be sent to the other ranks.
+  // Where a rank receives files. A plain struct, so that it can be sent to the other ranks.
   struct Address {
-    std::array<char, 64> name = {};  // of the socket, without the zero in front; ends with a zero
+    std::array<char, 64> name = {};  // of the socket, without the leading zero; zero-terminated
     std::array<uint8_t, 16> secret = {};
   };
 
-  // Errors: the errors of the system, with the call's name.
+  // Errors: system errors, with the name of the call.
   static absl::StatusOr<FileExchange> Open();
 
   const Address& address() const { return address_; }
@@ -44,10 +45,10 @@ class FileExchange {
     std::function<absl::Status()> job_failure;  // the job's first failure; called during the wait
   };
 
-  // Sends `files` to all other ranks, and returns the files of all ranks, by position; the own ones are copies.
-  // `addresses` are the addresses of all ranks, in the order in which `ranks` numbers them for messages. All of these
-  // ranks must make this call. A rank sends one or two files.
-  // Errors: DEADLINE_EXCEEDED that names a rank whose files have not come; the job's failure; the errors of the system.
+  // Sends `files`, one or two of them, to all other ranks, and returns the files of all ranks, by position; this rank's
+  // own are duplicates. `addresses` and `ranks` have the addresses of all ranks, and their numbers for messages. All of
+  // these ranks must make this call.
+  // Errors: DEADLINE_EXCEEDED that names a rank whose files have not arrived; the job's failure; system errors.
   absl::StatusOr<std::vector<std::vector<UniqueFd>>> Exchange(absl::Span<const UniqueFd> files,
                                                               absl::Span<const Address> addresses,
                                                               absl::Span<const RankId> ranks, int self,

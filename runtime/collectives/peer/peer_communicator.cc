@@ -15,10 +15,10 @@ namespace ronda {
 namespace {
 
 constexpr absl::Duration kPollInterval = absl::Microseconds(100);
-// How long a communicator that ends waits for the device, if nothing has failed.
+// How long the destructor waits for the device if nothing has failed.
 constexpr absl::Duration kEndDeadline = absl::Minutes(1);
 
-// Marks that a thread is in a call, as long as the object lives.
+// Keeps a flag set while a thread is in a call.
 class InCall {
  public:
   explicit InCall(std::atomic<bool>* flag) : flag_(*flag) { flag_.store(true); }
@@ -46,7 +46,7 @@ absl::StatusOr<std::unique_ptr<PeerCommunicator>> PeerCommunicator::Create(Optio
   return communicator;
 }
 
-// The destructors of the data members free memory. So the stream must first stop using it.
+// The stream must stop using the memory before the data members' destructors free it.
 PeerCommunicator::~PeerCommunicator() {
   if (!AwaitStream().ok()) Abort();
 }
@@ -101,13 +101,13 @@ void PeerCommunicator::Abort() {
   for (PeerGroup* group : Groups()) group->Abort();
   const absl::Duration begin = MonotonicTime();
   std::unique_ptr<DeviceEvent> end;
-  // A call that began before the failure was recorded may still put work on the stream.
+  // A call that started before the failure was recorded may still enqueue work on the stream.
   while (!options_.device->is_abandoned()) {
     for (PeerGroup* group : Groups()) group->EndWaits();
     if (!is_in_call_.load()) {
       const absl::StatusOr<bool> has_finished = HasFinished(&end);
       if (has_finished.ok() && *has_finished) return;
-      // After an error the device does nothing more for this process.
+      // After an error, the device does nothing more for this process.
       if (!has_finished.ok()) options_.device->Abandon(has_finished.status().message());
     }
     if (MonotonicTime() - begin > options_.device->timeout()) {
@@ -174,7 +174,7 @@ absl::StatusOr<PeerCommunicator::Entry*> PeerCommunicator::Connect(const CallInf
         entry->group.get());
   }
   const MutexLock lock(&mu_);
-  // Abort() ends the waits of all groups in entries_, so a group that has come too late for the failure is there too.
+  // Adds the group even if it came too late for the failure, because Abort() ends the waits of all groups in entries_.
   entries_.push_back(std::move(entry));
   if (failure_.ok()) return entries_.back().get();
   if (entries_.back()->group != nullptr) entries_.back()->group->Abort();

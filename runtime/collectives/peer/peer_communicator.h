@@ -24,16 +24,16 @@
 
 namespace ronda {
 
-// Does collectives of tensors in the memory of GPUs between ranks of one host whose devices map each other's memory.
-// The ranks may share a GPU, as processes or as threads of one process, or have GPUs with access to each other's
-// memory. The tensors do not pass through the host.
+// Executes collectives of tensors in GPU memory between ranks of one host whose devices map each other's memory. The
+// ranks may share a GPU, as processes or as threads of one process, or have GPUs that can access each other's memory.
+// The tensors do not pass through the host.
 //
-// A call returns when its work is on the stream, as communicator.h describes for a device. But the first call of a
-// group connects its members, and waits for them. If ranks are threads of one process and share a device, a call also
-// waits until the other members have made the same call (PeerGroup::MeetsOnHost).
+// A call returns when its work is enqueued on the stream, as communicator.h describes for devices. But the first call
+// of a group connects its members, and waits for them. If ranks are threads of one process and share a device, a call
+// also waits until the other members have made the same call (PeerGroup::MeetsOnHost).
 //
-// PeerReduce does the reductions, and PeerExchange the collectives that only move bytes. Both go through the pads of a
-// PeerGroup, which describes them.
+// PeerReduce executes the reductions, and PeerExchange the collectives that only move bytes. Both use the pads of a
+// PeerGroup.
 //
 // Thread-compatible, except failure() and Abort(), which any thread may call.
 class PeerCommunicator : public Communicator {
@@ -45,16 +45,16 @@ class PeerCommunicator : public Communicator {
     StreamHandle stream = nullptr;              // not owned
     Communicator* host = nullptr;               // connects the same ranks, all on one host; not owned
     StreamMarks* marks = nullptr;               // of the stream; not owned; may be nullptr
-    size_t slot_bytes = size_t{8} << 20;        // of a chunk, two of which are in each pad; the same on all ranks
+    size_t slot_bytes = size_t{8} << 20;        // of a chunk; each pad has two slots; the same on all ranks
     size_t one_shot_bytes = size_t{256} << 10;  // PeerReduce; the same on all ranks
     std::function<absl::Status()> job_failure = [] { return absl::OkStatus(); };  // called during waits
   };
 
-  // Connects all ranks. All of them must make this call.
-  // Errors: as PeerGroup::Connect.
+  // Connects all ranks, which must all make this call.
+  // Errors: those of PeerGroup::Connect().
   static absl::StatusOr<std::unique_ptr<PeerCommunicator>> Create(Options options);
 
-  // Waits for the stream. If the job has failed, or the stream does not finish within a minute, does the same as Abort.
+  // Waits for the stream. Aborts if the job has failed, or if the stream does not finish within a minute.
   ~PeerCommunicator() override;
 
   RankId rank() const override { return options_.rank; }
@@ -66,17 +66,17 @@ class PeerCommunicator : public Communicator {
   absl::Status Barrier(const CallInfo& info) override;
   void Tune(const Tuning&) override {}  // the slots have a fixed size
 
-  // Returns the first error of a call or, after Abort, CANCELLED; otherwise OK.
+  // Returns the first error of a call, CANCELLED after Abort(), or otherwise OK.
   absl::Status failure() const;
 
-  // Ends this rank's work on the device, which may wait for a rank that has died. Does nothing if the device is held
-  // (Device::Hold). The stream goes on with incomplete data, and the streams of other ranks stay at their next meeting,
-  // so they do not use this data. All later calls fail. Returns when the stream has finished; if it does not finish
-  // within Device::timeout(), abandons the device. Idempotent.
+  // Aborts this rank's work on the device, which may be waiting for a dead rank, unless the device is held
+  // (Device::Hold). The stream continues with incomplete data. The other ranks' streams block at their next meeting, so
+  // that they do not use this data. All later calls fail. Returns when the stream has finished, or abandons the device
+  // if it does not finish within Device::timeout(). Idempotent.
   void Abort();
 
  private:
-  // A group that has been connected.
+  // A connected group.
   struct Entry {
     std::vector<RankId> ranks;
     // nullptr: this rank is not a member
@@ -87,7 +87,7 @@ class PeerCommunicator : public Communicator {
 
   explicit PeerCommunicator(Options options) : options_(std::move(options)) {}
 
-  // Runs `collective(entry)` if this rank is a member. All ranks of the job must call AsMember.
+  // Runs `collective(entry)` if this rank is a member. All ranks of the job must call this.
   using Collective = absl::FunctionRef<absl::Status(Entry& entry)>;
   absl::Status AsMember(const CallInfo& info, Collective collective);
   absl::StatusOr<Entry*> For(const CallInfo& info, const Members& members) ABSL_LOCKS_EXCLUDED(mu_);
@@ -95,7 +95,7 @@ class PeerCommunicator : public Communicator {
   absl::Status Fail(absl::Status failure) const ABSL_LOCKS_EXCLUDED(mu_);
 
   absl::Status AwaitStream();
-  // Returns whether the stream has finished. Sets *end to an event behind the stream's work, unless it is set.
+  // Returns whether the stream has finished. Unless *end is set, sets it to an event after the stream's work.
   absl::StatusOr<bool> HasFinished(std::unique_ptr<DeviceEvent>* end);
   std::vector<PeerGroup*> Groups() const ABSL_LOCKS_EXCLUDED(mu_);
 
@@ -103,7 +103,7 @@ class PeerCommunicator : public Communicator {
   std::atomic<bool> is_in_call_{false};
   mutable Mutex mu_;
   mutable absl::Status failure_ ABSL_GUARDED_BY(mu_);
-  DeviceMemory scratch_;  // of PeerReduce, for all groups, because all work is on one stream
+  DeviceMemory scratch_;  // for PeerReduce; shared by all groups, because all work is on one stream
   std::vector<std::unique_ptr<Entry>> entries_ ABSL_GUARDED_BY(mu_);
 };
 

@@ -12,10 +12,10 @@ namespace {
 
 size_t Most(absl::Span<const size_t> bytes) { return *std::max_element(bytes.begin(), bytes.end()); }
 
-// Returns the part of a piece of `bytes` bytes that belongs to the round that begins at `begin`.
+// Returns how many of a piece's `bytes` bytes belong to the round that starts at `begin`.
 size_t ShareOf(size_t bytes, size_t begin, size_t share) { return bytes > begin ? std::min(bytes - begin, share) : 0; }
 
-// Return the address `offset` bytes behind `data`, which may be nullptr if no bytes are copied.
+// Return the address `offset` bytes after `data`, which may be nullptr if there are no bytes to copy.
 const std::byte* At(const void* data, size_t offset) {
   return data == nullptr ? nullptr : static_cast<const std::byte*>(data) + offset;
 }
@@ -76,7 +76,7 @@ absl::Status PeerExchange::Alltoall(const AlltoallCall& call) {
   const auto n = static_cast<size_t>(group_->size());
   const auto self = static_cast<size_t>(group_->self());
   const size_t share = group_->slot_bytes() / n;
-  size_t own = 0;  // the offset of the own piece's next bytes in the input
+  size_t own = 0;  // offset in the input of the next bytes of this member's own piece
   const auto put = [&](size_t begin, std::byte* slot) {
     size_t from = begin;
     for (size_t receiver = 0; receiver < n; ++receiver) {

@@ -16,9 +16,9 @@
 
 namespace ronda {
 
-// Does the collectives of one group of a PeerCommunicator that only move bytes. They go in rounds: each member copies
-// the next bytes of its input into its slot, the members meet, and each copies the bytes for it from the slots of the
-// others. A member's bytes for itself are copied without a slot.
+// Executes the collectives of one group of a PeerCommunicator that only move bytes. They proceed in rounds: each member
+// copies the next bytes of its input into its slot, the members meet, and each copies the bytes meant for it from the
+// others' slots. A member's bytes for itself bypass the slots.
 //
 // Thread-compatible.
 class PeerExchange {
@@ -37,9 +37,9 @@ class PeerExchange {
   absl::Status Alltoall(const AlltoallCall& call);
 
  private:
-  // Runs rounds of up to `share` bytes until `most` bytes of every piece have been moved. In each round calls
-  // put(begin, slot), where `slot` is this member's, then lets the members meet, then calls get(begin, slot), where
-  // `slot` is the first member's. `begin` is the offset in each piece.
+  // Runs rounds of up to `share` bytes until `most` bytes of every piece have been moved. Each round calls put(begin,
+  // slot) with this member's slot, lets the members meet, and calls get(begin, slot) with the first member's slot.
+  // `begin` is the offset in each piece.
   using Put = absl::FunctionRef<absl::Status(size_t begin, std::byte* slot)>;
   using Get = absl::FunctionRef<absl::Status(size_t begin, const PeerGroup::Slot& slot)>;
   absl::Status RunRounds(const CallInfo& info, size_t most, size_t share, Put put, Get get);

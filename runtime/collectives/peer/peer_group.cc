@@ -24,28 +24,28 @@
 namespace ronda {
 namespace {
 
-// A wait for another member's thread yields its core for this time, and then sleeps between its checks.
+// How long a wait for another member's thread yields the core before it sleeps between checks.
 constexpr absl::Duration kYield = absl::Microseconds(100);
 constexpr absl::Duration kPause = absl::Microseconds(20);
 constexpr absl::Duration kCheckPeriod = absl::Milliseconds(1);
 
-// Abort lets all waits for meetings pass that are at most this far ahead.
+// Abort() ends the waits for all meetings up to this far ahead.
 constexpr uint32_t kFarAhead = uint32_t{1} << 30;
 
 constexpr size_t RoundUp(size_t n, size_t multiple) { return (n + multiple - 1) / multiple * multiple; }
 
 }  // namespace
 
-// What a rank tells the others when a group is connected. It is a plain struct, because its bytes are sent.
+// What a rank tells the others when a group is connected. A plain struct, because its bytes are sent.
 struct PeerGroup::Invitation {
   char can = 0;
   char reason[383] = {};
   FileExchange::Address address;
   int64_t process = 0;
-  int64_t device = 0;  // its number in the process
+  int64_t device = 0;  // its number within the process
 };
 
-// The member's own pad and its socket. The first member also has the words' file.
+// The member's own pad and socket. The first member also has the file of the words.
 struct PeerGroup::Own {
   FileExchange exchange;
   std::vector<UniqueFd> files;  // the pad and, on the first member, the words
@@ -136,8 +136,8 @@ absl::Status PeerGroup::Map(const Own& own, const std::vector<Invitation>& all, 
   std::vector<UniqueFd> pads;
   for (std::vector<UniqueFd>& of_member : files) pads.push_back(std::move(of_member[0]));
   RONDA_ASSIGN_OR_RETURN(pads_, SharedMapping::Map(options_.device.get(), pads, pad_bytes_));
-  // The first group has all ranks, and its stream is empty, so these waits are over at once. A device whose streams
-  // cannot work on words refuses them now, before the first call.
+  // For the first group, which has all ranks, enqueues waits that are satisfied at once. A device whose streams cannot
+  // operate on words rejects them now, before the first call.
   if (size() < options_.size) return absl::OkStatus();
   words_->AddWaits(0, &ops_);
   return RunOps(ops_);

@@ -20,32 +20,33 @@
 
 namespace ronda {
 
-// A group of ranks on one host whose devices map each other's memory. It gives the collectives two things: pads, and
-// meetings of the members' streams.
+// A group of ranks on one host whose devices map each other's memory. Provides pads, and meetings of the members'
+// streams.
 //
-// *Pads.* Each member allocates a pad on its device. Every member maps the pads of all members, one after the other at
-// equal distances, so one kernel can read all of them (kernels/cuda/calls.h, ReduceCall::stride). Only the owner writes
-// a pad. A pad has two slots, which the chunks of all calls use in turn. So a member may write a slot without asking:
-// since the slot's last use all members have met for the other slot, and a member comes to that meeting after it has
-// read the earlier slot. Only a member that has been aborted comes too early (EndReads). The memory comes from
-// cuMemCreate and travels as a file, not by cudaIpcGetMemHandle. So the pads can lie at equal distances, threads of one
-// process can share them, and a pad outlives the process of a dead owner, whose memory other devices may still read.
+// *Pads.* Each member allocates a pad on its device, to which only this member writes. Every member maps all pads at
+// equal distances, so that one kernel can read all of them (kernels/cuda/calls.h, ReduceCall::stride). A pad has two
+// slots, which the chunks of all calls use alternately. So a member can write to a slot without further
+// synchronisation: since the slot's last use, all members have met for the other slot, and each arrives at that meeting
+// only after it has read the earlier slot. (Only an aborted member arrives too early; see EndReads.) The memory comes
+// from cuMemCreate and is shared as a file, not through cudaIpcGetMemHandle. So the pads can be mapped at equal
+// distances, threads of one process can share them, and a pad, which other devices may still read, outlives its owner's
+// process.
 //
-// *Meetings.* A stream that comes to a meeting goes on when the streams of all members have come, as peer_words.h
-// explains. No kernel spins, so ranks of several processes that share a GPU do not spend their time slices on waiting.
+// *Meetings.* A stream that arrives at a meeting continues when all members' streams have arrived (peer_words.h). No
+// kernel spins, so ranks of several processes that share a GPU do not spend their time slices on waiting.
 //
-// *Queues.* Streams of one process may share a queue of a device, and a wait holds up all later work of its queue. If
-// two ranks of the job are threads of one process and share a device, these waits could block each other for ever. In
-// such a job a member puts its wait on its stream only after all members have put their arrival on theirs. So each wait
-// depends only on work that was given to a device earlier, and so does the work behind it in the same queue. The thread
-// that makes the call waits for the threads of the other members (MeetsOnHost). In other jobs a queue has the work of
-// one rank, in the order of its calls, and all ranks make the calls in the same order.
+// *Queues.* Streams of one process may share a device queue, in which a wait blocks all later work. If two ranks of the
+// job are threads of one process and share a device, their waits could block each other for ever. In such a job, a
+// member enqueues its wait only after all members have enqueued their arrivals. So each wait, and the work after it in
+// the same queue, depends only on work that was enqueued earlier. The calling thread waits for the threads of the other
+// members (MeetsOnHost). In other jobs, a queue has the work of only one rank, in the order of its calls, and all ranks
+// make the calls in the same order.
 //
 // Thread-compatible, except Abort() and EndWaits(), which any thread may call.
 class PeerGroup {
  public:
   static constexpr int kMostMembers = 32;
-  // The smallest slot has this size for each rank of the job, which is more than a unit of any plan (WirePlan::unit()).
+  // The minimum size of a slot, per rank of the job: more than the unit() of any WirePlan.
   static constexpr size_t kMinSlotBytesPerRank = 4096;
 
   struct Options {
@@ -55,45 +56,46 @@ class PeerGroup {
     StreamHandle stream = nullptr;
     Communicator* host = nullptr;               // connects the ranks of the job; not owned
     size_t slot_bytes = 0;                      // a multiple of 16; the same on all ranks
-    bool meets_on_host = false;                 // MeetsOnHost() of the group of all ranks; false for that group
+    bool meets_on_host = false;                 // MeetsOnHost() of the group of all ranks; false for that group itself
     std::function<absl::Status()> job_failure;  // the job's first failure; called during waits
   };
 
-  // Connects the members of the call's group. All ranks of the job must make this call. It does not wait for ranks
-  // outside the group, on which the result is nullptr.
-  // Errors, the same on all members: FAILED_PRECONDITION that names a rank that cannot take part, with its reason.
-  // Other errors: those of the host's communicator.
+  // Connects the members of the call's group. All ranks of the job must make this call. Ranks outside the group get
+  // nullptr, and the members do not wait for them.
+  // Errors: FAILED_PRECONDITION, the same on all members, that names a rank that cannot take part, and the reason; the
+  // errors of the host communicator.
   static absl::StatusOr<std::unique_ptr<PeerGroup>> Connect(const Options& options, const CallInfo& info);
 
-  // REQUIRES: the stream has finished its work, or the device has been abandoned.
+  // REQUIRES: the stream has finished, or the device has been abandoned.
   ~PeerGroup() = default;
 
   int size() const { return static_cast<int>(ranks_.size()); }
   int self() const { return self_; }
 
-  // Returns whether the members' threads also meet, because ranks of the job may share queues.
+  // Returns whether the members' threads must also meet, because ranks of the job may share queues.
   bool MeetsOnHost() const { return meets_on_host_; }
 
-  // The slot of a chunk. Member m has its slot at data + m * stride.
+  // The slot of a chunk. Member m's slot is at data + m * stride.
   struct Slot {
     std::byte* data;
     size_t stride;
   };
   size_t slot_bytes() const { return options_.slot_bytes; }
-  // Returns the slot for the next chunk. All members must call it for the same chunks, and meet at least once for each.
+  // Returns the slot for the next chunk. All members must call this for the same chunks, and meet at least once for
+  // each.
   Slot NextSlot();
 
-  // Puts a meeting on the stream. May wait for the threads of other members (MeetsOnHost).
-  // Errors: the device's errors; DEADLINE_EXCEEDED that names the late rank; CANCELLED after Abort; the job's failure.
+  // Enqueues a meeting on the stream. May wait for the threads of other members (MeetsOnHost).
+  // Errors: device errors; DEADLINE_EXCEEDED that names the late rank; CANCELLED after Abort(); the job's failure.
   absl::Status Meet(const CallInfo& info);
 
-  // Must follow the last read of other members' pads in each call. If a member has been aborted meanwhile, it may have
-  // overwritten a pad during the reads. Then the stream waits, so that nobody uses the result.
-  // Errors: the device's errors.
+  // Must follow the last read of other members' pads in each call. If a member has been aborted, it may have
+  // overwritten its pad during the reads. The stream then blocks, so that the result is not used.
+  // Errors: device errors.
   absl::Status EndReads();
 
-  // Holds the streams of the other members, and lets this member's stream go on with incomplete data. The caller must
-  // call EndWaits again and again until the stream has finished, and put no other work on the stream. Idempotent.
+  // Blocks the other members' streams, and lets this member's stream continue with incomplete data. The caller must
+  // call EndWaits() repeatedly until the stream has finished, and enqueue no other work on it. Idempotent.
   void Abort();
   void EndWaits();
 
@@ -102,7 +104,7 @@ class PeerGroup {
 
   PeerGroup(const Options& options, std::vector<RankId> ranks, int self);
 
-  // The steps of Connect. They run on the members only.
+  // The steps of Connect(), which only members run.
   struct Own;
   absl::StatusOr<Own> Prepare(Invitation* invitation);
   absl::Status Map(const Own& own, const std::vector<Invitation>& all, const WaitLimits& limits);

@@ -52,7 +52,7 @@ absl::Status PeerReduce::ReduceAll(const Step& step) {
                 [&](UnpackSegments* segments) { AddUnpacked(step.call, *plan_, step.chunk, 0, 0, segments); });
 }
 
-// A member overwrites only its shard of its own slot, which no other member reads before the second meeting.
+// A member overwrites only its own shard of its slot, which no other member reads before the second meeting.
 absl::Status PeerReduce::ReduceShards(const Step& step) {
   const int n = group_->size();
   const WirePlan::Range own = plan_->ShardOf(step.chunk, group_->self(), n);
@@ -67,7 +67,7 @@ absl::Status PeerReduce::ReduceShards(const Step& step) {
   });
 }
 
-// No other member reads the own region of the own slot.
+// No other member reads this member's region of its slot.
 absl::Status PeerReduce::ReduceOwnRegion(const Step& step) {
   const WirePlan::Range own = plan_->ShardOf(step.chunk, group_->self(), group_->size());
   RONDA_RETURN_IF_ERROR(Reduce(step, own, step.own + own.begin));

@@ -21,9 +21,9 @@
 
 namespace ronda {
 
-// Does the reductions of one group of a PeerCommunicator. Each member packs its tensors into its own pad, and reads the
-// pads of all members. The contributions are reduced in the order of the members, in float32 or wider, and rounded
-// once. So the results have the same bits as on the host's backends. Each chunk is reduced by one of these algorithms:
+// Executes the reductions of one group of a PeerCommunicator. Each member packs its tensors into its own pad, and reads
+// the pads of all members. The contributions are reduced in member order, in float32 or wider, and rounded once, so the
+// results have the same bits as with the host backends. Each chunk is reduced by one of these algorithms:
 //
 //   one-shot     all receive everything, in few bytes: packed, meeting, all of it reduced by every member, unpacked
 //   two-shot     all receive everything: packed, meeting, own shard reduced in the own pad, meeting, unpacked from the
@@ -31,7 +31,7 @@ namespace ronda {
 //   by member    each receives another part, and all know all parts: packed by member, meeting, own part reduced in
 //                the own pad, unpacked
 //
-// All work goes on one stream. One-shot reads more memory than two-shot, but its streams meet only once.
+// All work is on one stream. One-shot reads more memory than two-shot, but needs only one meeting.
 //
 // Thread-compatible.
 class PeerReduce {
@@ -40,8 +40,8 @@ class PeerReduce {
     std::shared_ptr<Device> device;
     StreamHandle stream = nullptr;
     StreamMarks* marks = nullptr;  // may be nullptr
-    std::byte* scratch = nullptr;  // of the device, for the results of one-shot reductions on the stream; not owned
-    size_t one_shot_bytes = 0;     // of `scratch`; larger chunks are reduced in two shots; the same on all ranks
+    std::byte* scratch = nullptr;  // device memory for the results of one-shot reductions; not owned
+    size_t one_shot_bytes = 0;     // size of `scratch`; larger chunks are reduced in two shots; the same on all ranks
   };
 
   // `group` must outlive the object.
@@ -51,7 +51,7 @@ class PeerReduce {
   absl::Status Run(const ReduceCall& call);
 
  private:
-  // A chunk under way.
+  // A chunk in progress.
   struct Step {
     const ReduceCall& call;
     WirePlan::Chunk chunk;
@@ -70,7 +70,7 @@ class PeerReduce {
   absl::Status Pack(const Step& step);
   // Reduces `range` of all members' slots into `to`.
   absl::Status Reduce(const Step& step, const WirePlan::Range& range, std::byte* to);
-  // Unpacks from `buffer`. If the tables of the chunk are not known yet, `fill` makes them.
+  // Unpacks from `buffer`. `fill` builds the chunk's tables if they do not exist yet.
   template <typename Fill>
   absl::Status Unpack(const Step& step, const std::byte* buffer, const Fill& fill);
   absl::Status Meet(const Step& step);
@@ -80,9 +80,9 @@ class PeerReduce {
   const Options options_;
   PeerGroup* const group_;
   PlanCache known_;
-  WirePlan own_plan_;                                     // for calls that are laid out every time
+  WirePlan own_plan_;                                     // for calls whose plans are not cached
   ReductionPlan::Tables own_tables_;                      // likewise
-  const WirePlan* plan_ = &own_plan_;                     // of the call under way
+  const WirePlan* plan_ = &own_plan_;                     // of the current call
   std::vector<ReductionPlan::Tables>* tables_ = nullptr;  // of the plan, by chunk; nullptr: own_tables_, for each chunk
 };
 

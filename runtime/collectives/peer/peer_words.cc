@@ -21,7 +21,7 @@ constexpr size_t RoundUp(size_t n, size_t multiple) { return (n + multiple - 1) 
 
 size_t RowBytes(int members) { return RoundUp((static_cast<size_t>(members) + 1) * kWord, kLine); }
 
-// The rows of all members come first, then one word of each member for the host.
+// The rows of all members, followed by one word per member for the host.
 size_t BytesFor(int members) {
   const auto rows = static_cast<size_t>(members);
   const auto page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
@@ -60,7 +60,7 @@ PeerWords::PeerWords(Device* device, std::unique_ptr<ShmMapping> mapping, std::u
       self_(self) {}
 
 PeerWords::~PeerWords() {
-  registered_.reset();  // may find that the device has to be abandoned
+  registered_.reset();  // may abandon the device
   if (device_->is_abandoned()) mapping_->Abandon();
 }
 
@@ -103,7 +103,7 @@ bool PeerWords::HasLaunched(int member, uint32_t meeting) const {
   return static_cast<int32_t>(launched - meeting) >= 0;
 }
 
-// The stores are sequentially consistent, so no store of EndWaits becomes visible before them.
+// The stores are sequentially consistent, so that no store of EndWaits() becomes visible before them.
 void PeerWords::ReportFailure() {
   for (int waiter = 0; waiter < members_; ++waiter) {
     if (waiter == self_) continue;

@@ -17,8 +17,8 @@
 namespace ronda {
 namespace {
 
-// The size of a block in the wire's format. A tensor is handled block by block, so that the contribution to a block
-// stays in the first-level cache.
+// The size of a block in the wire format. Tensors are processed block by block, so that the contribution to a block
+// stays in the L1 cache.
 constexpr size_t kBlockBytes = 16 << 10;
 
 }  // namespace

@@ -13,9 +13,8 @@
 
 namespace ronda {
 
-// Does the collectives of a job that has only one rank. An allreduce still scales and rounds to the wire's format, so
-// that a job gives the same results on every backend. This class is the smallest complete implementation of
-// Communicator.
+// Collectives of a job with a single rank. An allreduce still scales and rounds to the wire format, so that results are
+// the same with every backend. This is the smallest complete implementation of Communicator.
 class SelfCommunicator : public Communicator {
  public:
   explicit SelfCommunicator(std::shared_ptr<const SelfJob> job) : job_(std::move(job)) {}
@@ -28,14 +27,14 @@ class SelfCommunicator : public Communicator {
   absl::Status Allgather(const AllgatherCall& call) override;
   absl::Status Alltoall(const AlltoallCall& call) override;
   absl::Status Barrier(const CallInfo& info) override;
-  void Tune(const Tuning&) override {}  // nothing is cut up
+  void Tune(const Tuning&) override {}  // there are no chunks
 
  private:
   const std::shared_ptr<const SelfJob> job_;
   LogicalBuffer::Memory reduction_memory_;
 };
 
-// Returns the transport of a job of one rank. Messages about the job's failure contain `hostname`.
+// Returns the transport of a job with a single rank. `hostname` is for messages about the job's failure.
 Transport CreateSelfTransport(absl::string_view hostname);
 
 }  // namespace ronda

@@ -14,13 +14,13 @@
 namespace ronda {
 namespace {
 
-// A wait spins for this time. If the other rank takes longer, it has other work to do, and may need this core.
+// How long a wait spins. A rank that takes longer is doing other work, and may need this core.
 constexpr absl::Duration kSpin = absl::Microseconds(50);
 constexpr int kSpinsPerLookAtClock = 64;
 constexpr int kYields = 16;
-// Within much less than this time, a store becomes visible to all cores.
+// A store becomes visible to all cores in much less time than this.
 constexpr absl::Duration kStoresArrive = absl::Microseconds(200);
-// No sleep lasts longer than this, because a rank may be stopped between storing its counter and ringing the doorbell.
+// The longest sleep, because a rank may be stopped between storing its counter and ringing the doorbell.
 constexpr absl::Duration kLongestSleep = absl::Seconds(1);
 
 }  // namespace
@@ -72,10 +72,10 @@ absl::Status ChunkSync::WaitForRoom(const ChunkSequence& chunks, uint64_t k, con
   const uint64_t ring_bytes = world_->view().geometry().RingBytes();
   if (chunks.End(k) <= done_by_all_ + ring_bytes) return absl::OkStatus();
   uint64_t needed = chunks.End(k) - ring_bytes;
-  // Positions between the end of the previous collective and the beginning of this one belong to no collective. A wait
-  // for such a position would last until the other ranks begin this collective.
+  // Positions between the end of the previous collective and the start of this one belong to no collective. Waiting for
+  // one of them would mean waiting for the other ranks to start this collective.
   if (needed <= chunks.begin) needed = std::min(needed, chunks.previous_end);
-  // `done` remembers how far all other ranks are, because each read of a counter costs a transfer between cores.
+  // Remembers how far all other ranks are, because each read of a counter costs a transfer between cores.
   uint64_t done = std::max(needed, chunks.begin);
   for (RankId rank = 0; rank < world_->size(); ++rank) {
     if (rank == world_->rank()) continue;
@@ -106,19 +106,19 @@ bool ChunkSync::Spin(const std::atomic<uint64_t>& word, uint64_t value) const {
       if (word.load(std::memory_order_acquire) >= value) return true;
       CpuRelax();
     }
-    // Most waits end before the clock is read for the first time.
+    // Most waits end before they first read the clock.
     const absl::Duration now = MonotonicTime();
     if (end == absl::InfiniteDuration()) end = now + kSpin;
     if (now >= end) return false;
-    // Although this host has a core for each rank, the scheduler may have put the late rank on this core. The late rank
-    // then waits for this thread to yield.
+    // Even with a core for each rank, the scheduler may have placed the late rank on this core, where it waits for this
+    // thread to yield.
     sched_yield();
   } while (!world_->HasFailed());
   return false;
 }
 
-// If the ranks outnumber the cores, the late rank may need this core. As long as another thread takes the core,
-// yielding costs less than sleeping.
+// If the ranks outnumber the cores, the late rank may need this core. As long as other threads take the core, yielding
+// costs less than sleeping.
 bool ChunkSync::Yield(const std::atomic<uint64_t>& word, uint64_t value) const {
   for (int i = 0; i < kYields; ++i) {
     if (word.load(std::memory_order_acquire) >= value) return true;
@@ -135,7 +135,7 @@ absl::Status ChunkSync::Sleep(RankId rank, const std::atomic<uint64_t>& word, ui
   for (;;) {
     const absl::Duration limit = MonotonicTime() - announced < kStoresArrive ? kStoresArrive : kLongestSleep;
     const uint32_t heard = doorbell.Rings();
-    // The code must read HasDeparted before the word, because a rank stores its last progress before it departs.
+    // Must come before reading the word, because a rank stores its last progress before it departs.
     const bool has_departed = world_->HasDeparted(rank);
     if (word.load(std::memory_order_seq_cst) >= value) return absl::OkStatus();
     RONDA_RETURN_IF_ERROR(world_->failure());

@@ -17,16 +17,15 @@
 namespace ronda {
 namespace {
 
-// Reserves so many chunks for `bytes` bytes of a rank that each chunk can carry a slice of every piece. Each slice gets
-// one more byte, because its length may be rounded up.
+// Reserves enough chunks for `bytes` bytes of a rank if each chunk carries a slice of every piece. Each slice gets an
+// extra byte, because its length may be rounded up.
 ChunkSequence ReserveRoom(DataStream& stream, size_t bytes, int members) {
   if (bytes <= stream.chunk_bytes()) return stream.Reserve(bytes);
   const size_t usable = stream.chunk_bytes() - static_cast<size_t>(members);
   return stream.Reserve((bytes + usable - 1) / usable * stream.chunk_bytes());
 }
 
-// The part of a buffer that chunk k carries. The part is empty if the buffer ends before chunk k, because the buffers
-// of other members are longer.
+// The part of a buffer in chunk k. Empty if the buffer ends before chunk k, because other members have longer buffers.
 struct Piece {
   size_t begin;
   size_t bytes;
@@ -40,7 +39,7 @@ Piece PieceOf(const ChunkSequence& chunks, uint64_t k, size_t bytes) {
 const char* At(const void* base, size_t offset) { return static_cast<const char*>(base) + offset; }
 char* At(void* base, size_t offset) { return static_cast<char*>(base) + offset; }
 
-// Copies this rank's own input to its output, without shared memory.
+// Copies this rank's own input to its output, bypassing shared memory.
 void CopyOwnPiece(const AllgatherCall& call, int self) {
   const absl::Span<const size_t> bytes = call.bytes_per_rank;
   if (bytes[self] == 0) return;
@@ -48,8 +47,8 @@ void CopyOwnPiece(const AllgatherCall& call, int self) {
               bytes[self]);
 }
 
-// Returns the chunk size nearest to `wanted` that divides the ring into at least kShmMinSlotCount chunks. With fewer
-// chunks, ranks could wait for each other for ever.
+// Returns the chunk size closest to `wanted` that divides the ring into at least kShmMinSlotCount chunks. With fewer
+// chunks, ranks could deadlock.
 size_t ChunkBytesFor(const ShmGeometry& geometry, size_t wanted) {
   const auto has_room = [&](size_t chunk) { return geometry.RingBytes() / chunk >= kShmMinSlotCount; };
   size_t chunk = geometry.slot_bytes;
@@ -65,11 +64,11 @@ Transport MakeTransport(const std::shared_ptr<ShmWorld>& world) {
           .flights = world->flights()};
 }
 
-// Carries out one alltoall through shared memory.
+// Executes one alltoall through shared memory.
 //
-// A sender has one piece for each receiver. Every chunk carries a slice of each piece, in the order of the receivers,
-// and longer pieces have longer slices. So all receivers always have work, even if the pieces are unequal. The piece
-// that a rank sends to itself does not go through its ring.
+// A sender has one piece for each receiver. Every chunk carries a slice of each piece, in receiver order, and longer
+// pieces have longer slices. So all receivers always have work, even if the pieces are unequal. A rank's piece for
+// itself bypasses its ring.
 //
 // Thread-compatible.
 class ShmAlltoall {
@@ -81,11 +80,11 @@ class ShmAlltoall {
   // REQUIRES: this rank is a member.
   absl::Status Run();
 
-  // Returns the position at which the next collective begins.
+  // Returns the position at which the next collective starts.
   uint64_t end() const { return chunks_.end; }
 
  private:
-  // The part of a piece that one chunk carries.
+  // The part of a piece in one chunk.
   struct Slice {
     size_t begin;
     size_t bytes;
@@ -93,7 +92,7 @@ class ShmAlltoall {
 
   size_t LongestRow() const;
   size_t PieceBytes(int sender, int receiver) const { return call_.bytes[sender * members_.size() + receiver]; }
-  // Returns the number of a piece's bytes that go through the ring.
+  // Returns how many bytes of a piece go through the ring.
   size_t StreamedBytes(int sender, int receiver) const { return sender == receiver ? 0 : PieceBytes(sender, receiver); }
   Slice SliceOf(int sender, int receiver, uint64_t k) const;
   // Returns the offset of the slice for `receiver` in chunk k.

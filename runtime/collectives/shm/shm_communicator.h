@@ -18,8 +18,8 @@
 
 namespace ronda {
 
-// Does collectives of ranks on one host. The data streams through ring buffers in shared memory (chunk_sync.h).
-// ShmReduce does large reductions, and SmallReduce small reductions.
+// Executes collectives of ranks on one host, whose data streams through ring buffers in shared memory (chunk_sync.h).
+// ShmReduce executes large reductions, and SmallReduce small ones.
 class ShmCommunicator : public Communicator {
  public:
   explicit ShmCommunicator(const std::shared_ptr<ShmWorld>& world)
@@ -40,11 +40,10 @@ class ShmCommunicator : public Communicator {
   void Tune(const Tuning& tuning) override;
 
  private:
-  // Announces that this rank will read nothing before position `end`. A rank outside the group of a collective only
-  // makes this call.
+  // Publishes that this rank no longer reads anything before position `end`. This is all that a rank outside a
+  // collective's group does.
   absl::Status FinishAt(uint64_t end);
-  // These functions send or receive chunk k of a broadcast or allgather. The chunk carries a part of the `bytes` bytes
-  // at `data`.
+  // Send or receive chunk k of a broadcast or allgather, which carries part of the `bytes` bytes at `data`.
   absl::Status SendChunk(const ChunkSequence& chunks, uint64_t k, const void* data, size_t bytes,
                          const RunningCollective& running);
   absl::Status ReceiveChunk(const ChunkSequence& chunks, uint64_t k, RankId from, void* data, size_t bytes,
@@ -60,12 +59,12 @@ class ShmCommunicator : public Communicator {
   LogicalBuffer::Memory reduction_memory_;
 };
 
-// Connects this rank to the other ranks of its host through shared memory, and waits for all of them. Errors: the
-// errors of ShmWorld::Connect.
+// Connects this rank to the other ranks of its host through shared memory, and waits for all of them. Errors: those of
+// ShmWorld::Connect().
 absl::StatusOr<Transport> ConnectShmTransport(ShmWorld::Options options);
 
-// Returns the transports of all ranks of a job whose ranks are threads of this process. Errors: the errors of
-// ShmWorld::ConnectInProcess.
+// Returns the transports of all ranks of a job whose ranks are threads of this process. Errors: those of
+// ShmWorld::ConnectInProcess().
 absl::StatusOr<std::vector<Transport>> ConnectShmTransportsInProcess(ShmWorld::Options options);
 
 }  // namespace ronda

@@ -9,9 +9,9 @@
 namespace ronda {
 namespace {
 
-// Up to this size, a full exchange takes less time than the wait for the shards.
+// Up to this size, a full exchange takes less time than waiting for the shards.
 constexpr size_t kFullExchangeBytes = 8 << 10;
-// If possible, shards begin at cache lines.
+// Shards begin at cache line boundaries if possible.
 constexpr size_t kShardAlignment = kCacheLineBytes;
 
 constexpr size_t DivideRoundingUp(size_t a, size_t b) { return (a + b - 1) / b; }
@@ -151,8 +151,8 @@ absl::Status ShmReduce::ReduceOwnShard(uint64_t k) {
 
 void ShmReduce::FindSources(const ReduceArithmetic::Run& run, uint64_t position) {
   for (int member = 0; member < members_.size(); ++member) sources_[member] = sync_.Data(members_[member], position);
-  // If possible, a rank reads its own contribution from its input, and not from its ring. The input is already in the
-  // cache. If the call is in place, the output will need these cache lines.
+  // Reads this rank's own contribution from its input if possible, because that is already in the cache, and if the
+  // call is in place, the output needs these cache lines anyway.
   if (reduction_.ContributesInputItself()) sources_[members_.self()] = reduction_.InputOf(run);
 }
 
@@ -168,7 +168,7 @@ bool ShmReduce::WantsAnyOf(uint64_t k) const {
 
 absl::Status ShmReduce::UnpackShards(uint64_t k) {
   const Range range = ChunkOf(k);
-  // Each rank begins with its own shard, so that the ranks do not all read the same ring at once.
+  // Each rank starts with its own shard, so that the ranks do not all read the same ring at once.
   for (int i = 0; i < members_.size(); ++i) {
     const int owner = (members_.self() + i) % members_.size();
     const Range shard = ShardOf(owner, k);
@@ -199,7 +199,7 @@ uint64_t ShmReduce::PositionOf(uint64_t k, size_t granule) const { return chunks
 void ShmReduce::FinishChunk(uint64_t k) {
   sync_.Publish(ShmStage::kDone, chunks_.End(k));
   const size_t elements = ChunkOf(k).count * reduction_.layout().granule_elements;
-  // The last granule of a segment may extend beyond the end of the segment, so this number could be too large.
+  // A segment's last granule may extend beyond its end, so this could be too large.
   running_.bytes_done =
       std::min(running_.bytes_total, running_.bytes_done + elements * SizeOf(reduction_.call().dtype));
 }

@@ -16,18 +16,16 @@
 
 namespace ronda {
 
-// Carries out one reduction through shared memory, chunk by chunk. The tensors are not copied into one buffer, and the
-// data in transit stays in the cache. ShmReduce has two algorithms, whose results have the same bits:
+// Executes one reduction through shared memory, chunk by chunk, without copying the tensors into one buffer. Data in
+// transit stays in the cache. There are two algorithms, whose results have the same bits:
 //
-// - full exchange: pack(k) | reduce all members' chunk k-1 into the output. Every rank itself reduces everything that
-//   it receives. The full exchange takes one wait less than the other algorithm. The full exchange is used for two
-//   ranks, for small data, and for calls in which each rank receives another part. In calls with different parts, each
-//   element is still reduced only once.
+// - full exchange: pack(k) | reduce all members' chunk k-1 into the output. Every rank reduces everything that it
+//   receives. This takes one wait less, and is used for two ranks, for small data, and for calls in which each rank
+//   receives a different part. In such calls, each element is still reduced only once.
 // - shards: pack(k) | reduce this rank's shard of chunk k-1 in its own ring | unpack all shards of chunk k-2 into the
 //   output. Each element is reduced once.
 //
-// In-place calls are safe: only the rank itself writes to its outputs, and it writes the outputs of a chunk after it
-// has packed the chunk.
+// In-place calls are safe, because only the rank itself writes to its outputs, and only after it has packed the chunk.
 //
 // Thread-compatible.
 class ShmReduce {
@@ -39,7 +37,7 @@ class ShmReduce {
   // REQUIRES: this rank is a member. If the call has a ballot, packing must not update residuals.
   absl::Status Run();
 
-  // Returns the position at which the next collective begins.
+  // Returns the position at which the next collective starts.
   uint64_t end() const { return chunks_.end; }
 
  private:
@@ -53,7 +51,7 @@ class ShmReduce {
   enum class Algorithm { kFullExchange, kParts, kShards };
   static Algorithm ChooseAlgorithm(const ReduceArithmetic& reduction, const Members& members);
 
-  // Packs the first chunk. Also holds the vote of the call, which is sent with this chunk.
+  // Packs the first chunk, and holds the call's vote, which travels with this chunk.
   absl::Status Begin();
   // Each of these functions runs one of the algorithms after Begin.
   absl::Status RunFullExchange();
@@ -63,7 +61,7 @@ class ShmReduce {
   absl::Status Pack(uint64_t k);
   // Packs chunk k, except for the granules of `left_out`.
   absl::Status PackChunk(uint64_t k, Range left_out);
-  // Packs chunk k, but leaves out data that only this rank receives.
+  // Packs chunk k, except for data that only this rank receives.
   absl::Status PackForOthers(uint64_t k);
   void PackRange(uint64_t k, Range range);
   absl::Status DeliverChunk(uint64_t k);

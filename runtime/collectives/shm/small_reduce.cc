@@ -12,10 +12,10 @@
 namespace ronda {
 namespace {
 
-// The contributions of all ranks together have at most this size. So they stay in the first-level cache.
+// The maximum size of all ranks' contributions together, so that they stay in the L1 cache.
 constexpr size_t kMaxBytesOfAll = 16 << 10;
 
-// Returns the sequence number of the exchange that begins with `chunks`. Its lowest bits are free for a vote.
+// Returns the number of the exchange that uses `chunks`. Its lowest bits are free for a vote.
 uint64_t NumberOf(const ChunkSequence& chunks) { return (chunks.begin + 1) << Ballot::kWordBits; }
 
 size_t LinesFor(size_t bytes) { return std::max<size_t>(1, (bytes + kShmFlatPayloadBytes - 1) / kShmFlatPayloadBytes); }
@@ -24,8 +24,7 @@ size_t BytesInLine(size_t line, size_t bytes) {
   return std::min(kShmFlatPayloadBytes, bytes - line * kShmFlatPayloadBytes);
 }
 
-// Copies the payload of a line. Most payloads are full. The size of a full payload is a constant, so the compiler needs
-// no call of memcpy.
+// Copies a line's payload. Most payloads are full; their size is a constant, so the compiler can inline the memcpy.
 void CopyPayload(const char* from, char* to, size_t bytes) {
   if (bytes == kShmFlatPayloadBytes) {
     std::memcpy(to, from, kShmFlatPayloadBytes);
@@ -34,11 +33,11 @@ void CopyPayload(const char* from, char* to, size_t bytes) {
   }
 }
 
-// For data up to this size, it is faster to reduce everything on every rank than to wait for the shards of other ranks.
+// Up to this size, reducing everything on every rank is faster than waiting for other ranks' shards.
 constexpr size_t kMaxBytes = 8 << 10;
-// The limit for two ranks is higher, because two ranks reduce everything on both ranks in any case.
+// The limit for two ranks is higher, because they both reduce everything in any case.
 constexpr size_t kMaxBytesOfTwo = 16 << 10;
-// If more bytes were prefetched, they would evict the data that is being reduced from the first-level cache.
+// Prefetching more bytes would evict the data that is being reduced from the L1 cache.
 constexpr size_t kMaxPrefetchedBytes = 8 << 10;
 
 bool HasBuffers(const CallInfo& info) { return info.ballot == nullptr || info.ballot->own == Ballot::Vote::kApprove; }
@@ -101,7 +100,7 @@ void FlatExchange::Write(const char* own, size_t bytes, uint64_t number, uint8_t
     CopyPayload(own + i * kShmFlatPayloadBytes, lines[i].payload, kShmFlatPayloadBytes);
     lines[i].sequence.store(number | word, std::memory_order_release);
   }
-  // If an exchange has no data, `own` may be nullptr.
+  // In an exchange without data, `own` may be nullptr.
   if (bytes > 0) CopyPayload(own + last * kShmFlatPayloadBytes, lines[last].payload, BytesInLine(last, bytes));
   sync_.Publish(lines[last].sequence, number | word);
 }
@@ -131,7 +130,7 @@ absl::Status FlatExchange::AwaitAll(uint64_t number, const RunningCollective& ru
   return absl::OkStatus();
 }
 
-// The lines still have this number, because no rank writes the same lines again so soon (layout.h).
+// The lines still have this number, because no rank writes to them again so soon (layout.h).
 uint8_t FlatExchange::OtherVotes(uint64_t number) const {
   const ShmWorld& world = sync_.world();
   uint64_t words = 0;
@@ -211,8 +210,7 @@ absl::Status SmallReduce::ExchangeLines(const CallInfo& info, const Contribution
 absl::Status SmallReduce::ExchangeBlock(const CallInfo& info, const Contribution& own, const ChunkSequence& chunks,
                                         RunningCollective& running) {
   if (HasBuffers(info)) RONDA_RETURN_IF_ERROR(WriteBlock(own, chunks, running));
-  // While this rank waits for the others, it prefetches the lines of its next block, which probably has the same
-  // length.
+  // While waiting for the others, prefetches the lines of this rank's next block, which probably has the same length.
   if (own.bytes <= kMaxPrefetchedBytes) writer_.Prefetch(chunks.end, own.bytes);
   RONDA_RETURN_IF_ERROR(flat_.Run(nullptr, 0, chunks, info.ballot, running));
   for (size_t rank = 0; rank < sources_.size(); ++rank) {

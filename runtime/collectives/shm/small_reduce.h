@@ -21,55 +21,53 @@ namespace ronda {
 // Sends small contributions of all ranks of the job to every rank, in one step and without the rings.
 //
 // A contribution travels in *lines* of 64 bytes, each of which carries the number of its exchange (layout.h). Data in a
-// ring needs two transfers between cores: first the counter that announces the data, then the data. A flat exchange
-// takes only one transfer. A flat exchange copies the data once more, line by line, so it is only for small data.
+// ring takes two transfers between cores: first the counter that announces the data, then the data. A flat exchange
+// takes only one, but copies the data once more, line by line, so it is only for small data.
 //
 // Exchanges use several sets of lines in turn (kShmFlatTurns). Before a rank writes to a set again, it has completed a
-// later exchange. Every rank contributed to that exchange after its last use of the set. So a contribution of one line
-// need not be copied, and is valid until the next exchange.
+// later exchange, to which every rank contributed after its last use of the set. So a contribution of one line need not
+// be copied, and is valid until the next exchange.
 //
-// After an exchange, the lines are in the caches of the ranks that have read them. A store to a line in another rank's
-// cache would first have to fetch the line from that cache. Therefore, at the end of each exchange, a rank prefetches
-// the lines of the exchange after the next. Between cores that share no cache, and if the ranks begin at the same time,
-// an exchange of 4 bytes then takes 0.20 us instead of 0.32 us, and an exchange of 1 KiB 0.43 us instead of 0.54 us.
+// After an exchange, the lines are in the caches of the ranks that read them, from which a store would have to fetch
+// them first. So at the end of each exchange, a rank prefetches the lines of the exchange after next. Between cores
+// that share no cache, and if the ranks start at the same time, an exchange of 4 bytes then takes 0.20 us instead of
+// 0.32 us, and one of 1 KiB 0.43 us instead of 0.54 us.
 //
-// Votes (communicator.h) travel in the number of the first line. The lowest bits of the first line's number are the
-// rank's vote.
+// Votes (communicator.h) travel in the lowest bits of the first line's number.
 //
-// Thread-compatible. The FlatExchange does not own the ChunkSync.
+// Thread-compatible. Does not own the ChunkSync.
 class FlatExchange {
  public:
   explicit FlatExchange(ChunkSync& sync);
 
-  // Returns the size of the largest contribution that a rank can send.
+  // Returns the maximum size of a contribution.
   size_t max_bytes() const { return max_bytes_; }
 
   // Returns memory of max_bytes() bytes in which this rank may build its contribution.
   char* Scratch() { return ScratchOf(sync_.world().rank()); }
 
   // Sends each rank's `bytes` bytes at `own` to every rank. Every rank must make the same call. The caller must have
-  // reserved `chunks` in the stream for the exchange, and must later announce that this rank has finished with
-  // `chunks`. If `ballot` is not null, the exchange holds the vote, and clears running.late_call when the vote is
-  // known. If this rank vetoes, Run does not use `own`. REQUIRES: bytes <= max_bytes(). Errors: those of
-  // ChunkSync::WaitFor.
+  // reserved `chunks` in the stream for the exchange, and must later publish that this rank is done with `chunks`. If
+  // `ballot` is not null, holds the vote, and clears running.late_call when the result is known. If this rank vetoes,
+  // `own` is not used. REQUIRES: bytes <= max_bytes(). Errors: those of ChunkSync::WaitFor().
   absl::Status Run(const char* own, size_t bytes, const ChunkSequence& chunks, Ballot* ballot,
                    RunningCollective& running);
 
-  // Returns the contribution of `rank`, which is valid from the end of Run until the next Run.
+  // Returns the contribution of `rank`, valid until the next Run().
   const char* Contribution(RankId rank) const { return contributions_[rank]; }
 
  private:
   absl::Status Veto(const ChunkSequence& chunks, uint8_t word, const RunningCollective& running);
   // `word` is this rank's vote, or 0 without a vote.
   void Write(const char* own, size_t bytes, uint64_t number, uint8_t word);
-  // Waits for the lines of `rank`, and joins their payloads.
+  // Waits for the lines of `rank`, and concatenates their payloads.
   absl::Status Read(RankId rank, size_t bytes, uint64_t number, const RunningCollective& running);
   // Waits for the first lines of all ranks.
   absl::Status AwaitAll(uint64_t number, const RunningCollective& running);
   // Returns the combined votes of the other ranks.
   uint8_t OtherVotes(uint64_t number) const;
-  // Prefetches the lines that this rank will write in the exchange after the next. These lines are in the caches of
-  // their readers. The function assumes that the later exchange will have as many lines as this one.
+  // Prefetches the lines that this rank will write in the exchange after next, and which are in their readers' caches.
+  // Assumes that the later exchange will have as many lines as the current one.
   void Prefetch(size_t bytes) const;
   char* ScratchOf(RankId rank) { return scratch_.data() + static_cast<size_t>(rank) * max_bytes_; }
   ShmFlatLine* LinesOf(RankId rank) const { return lines_[rank] + turn_ * kShmFlatLines; }
@@ -82,32 +80,31 @@ class FlatExchange {
   size_t turn_ = 0;
 };
 
-// Does reductions of small data by all ranks of the job. Every rank sends its contribution to every other rank, and
-// reduces all contributions itself.
+// Executes small reductions by all ranks of the job. Every rank sends its contribution to every other rank, and reduces
+// all contributions itself.
 //
-// The smallest contributions travel in the lines of a flat exchange. Larger contributions travel in *blocks*. Each rank
-// writes its block to its ring, and then takes part in a flat exchange that carries no data. The rank's line in a flat
-// exchange without data announces the block and carries the vote. The rank's line is faster than a counter: the line is
-// prefetched ahead of time, while a counter would have to be fetched from the waiting ranks. The other ranks reduce
-// directly from the block.
+// The smallest contributions travel in the lines of a flat exchange. Larger ones travel in *blocks*: each rank writes
+// its block to its ring, then takes part in a flat exchange without data, in which its line announces the block and
+// carries the vote. The line is faster than a counter, because it is prefetched, while a counter would have to be
+// fetched from the waiting ranks. The other ranks reduce directly from the block.
 //
-// Thread-compatible. The SmallReduce does not own the constructor's arguments.
+// Thread-compatible. Does not own the constructor's arguments.
 class SmallReduce {
  public:
   SmallReduce(ChunkSync& sync, DataStream& stream, StreamWriter& writer, FlatExchange& flat);
 
-  // Returns whether a reduction of this size is small enough for Run.
+  // Returns whether a reduction of this size is small enough for Run().
   bool IsSmall(size_t wire_bytes) const { return wire_bytes <= max_bytes_ && wire_bytes <= stream_.chunk_bytes(); }
 
-  // Errors: those of ChunkSync::WaitFor. REQUIRES: IsSmall(wire bytes); all ranks of the job take part. If the call has
-  // a ballot, packing must not update residuals.
+  // Errors: those of ChunkSync::WaitFor(). REQUIRES: IsSmall(wire bytes); all ranks of the job take part. If the call
+  // has a ballot, packing must not update residuals.
   absl::Status Run(const ReduceArithmetic& reduction);
 
-  // Does the same as Run in less time. REQUIRES: IsPlain(call); `bytes` is the size of the call's input.
+  // Like Run(), but faster. REQUIRES: IsPlain(call); `bytes` is the size of the call's input.
   absl::Status RunPlain(const ReduceCall& call, size_t bytes);
 
  private:
-  // This rank's contribution: either bytes at an address, or a reduction that must be packed first.
+  // This rank's contribution: bytes at an address, or a reduction that must be packed first.
   struct Contribution {
     const char* at = nullptr;
     const ReduceArithmetic* packed = nullptr;
@@ -115,8 +112,7 @@ class SmallReduce {
     size_t granule_bytes = 1;
   };
 
-  // Sends all contributions to all ranks, and fills sources_. Returns the position at which this call ends in the
-  // stream.
+  // Sends all contributions to all ranks, and fills sources_. Returns the stream position at which this call ends.
   absl::StatusOr<uint64_t> Exchange(const CallInfo& info, const Contribution& own, RunningCollective& running);
   absl::Status ExchangeLines(const CallInfo& info, const Contribution& own, const ChunkSequence& chunks,
                              RunningCollective& running);
@@ -124,7 +120,7 @@ class SmallReduce {
                              RunningCollective& running);
   // Writes this rank's block to its ring.
   absl::Status WriteBlock(const Contribution& own, const ChunkSequence& chunks, const RunningCollective& running);
-  // Announces that this rank has finished the call.
+  // Publishes that this rank has finished the call.
   void Finish(const CallInfo& info, uint64_t end);
 
   ChunkSync& sync_;

@@ -11,10 +11,10 @@
 namespace ronda {
 namespace {
 
-// Smaller writes are not timed, because reading the clock costs too much.
+// Smaller writes are not timed, because reading the clock would cost too much.
 constexpr size_t kMinTimedBytes = 4 << 10;
-// A contribution that must be packed is built in blocks of this size, which stay in the first-level cache, and each
-// block is then copied to the ring.
+// A contribution that must be packed is packed in blocks of this size, which stay in the L1 cache, and are then copied
+// to the ring.
 constexpr size_t kBlockBytes = 4 << 10;
 
 void PackPastCache(const ReduceArithmetic& reduction, size_t begin, size_t n, char* to) {
@@ -90,7 +90,7 @@ void StreamWriter::Pack(const ReduceArithmetic& reduction, size_t begin, size_t 
 }
 
 void StreamWriter::Copy(const void* from, size_t bytes, uint64_t position) {
-  // An empty buffer may be a null pointer, which memcpy does not take.
+  // An empty buffer may be a null pointer, which memcpy does not accept.
   if (bytes == 0) return;
   char* const to = world_->view().Data(world_->rank(), position);
   if (StoresAt(position, bytes) == Stores::kPastCache) {

@@ -15,8 +15,7 @@
 namespace ronda {
 namespace {
 
-// Copies between a device and a slot. If the bytes of two copies are adjacent on the device and in the slot, the copies
-// become one.
+// Copies between a device and a slot. Merges copies that are adjacent both on the device and in the slot.
 class Copies {
  public:
   void Add(void* dst, const void* src, size_t bytes) {
@@ -56,7 +55,7 @@ size_t RoundsFor(absl::Span<const size_t> bytes, size_t share) {
   return (most + share - 1) / share;
 }
 
-// Returns how many of `bytes` bytes are transferred in `round`, if each round transfers at most `share` bytes.
+// Returns how many of `bytes` bytes `round` transfers, if each round transfers at most `share` bytes.
 size_t ShareOf(size_t bytes, size_t round, size_t share) {
   const size_t begin = round * share;
   return bytes > begin ? std::min(bytes - begin, share) : 0;
@@ -91,8 +90,8 @@ class StagedBroadcast : public StagedCall {
   Staging* const staging_;
 };
 
-// An allgather in rounds. In each round, every member sends the next bytes of its input. The bytes of all members
-// together must fit into a slot.
+// An allgather in rounds: in each, every member sends the next bytes of its input. The bytes of all members together
+// fit into a slot.
 class StagedAllgather : public StagedCall {
  public:
   StagedAllgather(const AllgatherCall& call, const Members& members, Communicator* host, Staging* staging);
@@ -107,11 +106,11 @@ class StagedAllgather : public StagedCall {
   const Members& members_;
   Communicator* const host_;
   Staging* const staging_;
-  const size_t share_;  // a member's bytes in a round, at most
+  const size_t share_;  // maximum bytes per member and round
   const size_t rounds_;
 };
 
-// An alltoall in rounds. In each round, every member sends each receiver the next bytes of the piece for this receiver.
+// An alltoall in rounds: in each, every member sends each receiver the next bytes of its piece.
 class StagedAlltoall : public StagedCall {
  public:
   StagedAlltoall(const AlltoallCall& call, const Members& members, Communicator* host, Staging* staging);
@@ -123,14 +122,14 @@ class StagedAlltoall : public StagedCall {
 
  private:
   size_t PieceBytes(int sender, int receiver) const { return call_.bytes[sender * members_.size() + receiver]; }
-  // The offset in a slot at which the pieces that this rank receives begin.
+  // Returns the offset of the received pieces in a slot.
   size_t ReceivedAt() const { return share_ * members_.size(); }
 
   const AlltoallCall& call_;
   const Members& members_;
   Communicator* const host_;
   Staging* const staging_;
-  const size_t share_;  // a piece's bytes in a round, at most
+  const size_t share_;  // maximum bytes per piece and round
   const size_t rounds_;
 };
 
@@ -251,7 +250,7 @@ absl::Status Run(Staging& staging, const CallInfo& info, const Members& members,
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<StagedCommunicator>> StagedCommunicator::Create(Options options) {
-  // A slot has room for a piece of every member, for any number of members.
+  // Makes slots large enough for a piece of every member.
   const size_t smallest = std::max(StagedReduce::kMinSlotBytes, static_cast<size_t>(options.host->size()) * 64);
   RONDA_ASSIGN_OR_RETURN(std::unique_ptr<Staging> staging,
                          Staging::Create({.device = std::move(options.device),

@@ -17,29 +17,28 @@
 
 namespace ronda {
 
-// Does collectives of tensors in the memory of a GPU, by means of any communicator of the host. Tensors are copied to
-// pinned memory, and the results are copied back. StagedCommunicator serves ranks that share a GPU, and machines
-// without NCCL.
+// Executes collectives of tensors in GPU memory through any host communicator: copies the tensors to pinned memory, and
+// the results back. For ranks that share a GPU, and for machines without NCCL.
 //
-// Unlike the calls of other communicators of devices, a call blocks until the host's communicator has handled the
-// call's last piece. So a call waits for the stream's earlier work and for the other ranks. When a call returns, only
-// the copies back to the device may still be unfinished on the stream.
+// Unlike calls of other device communicators, a call blocks until the host communicator has completed the call's last
+// piece. So it waits for the stream's earlier work and for the other ranks. When it returns, only the copies back to
+// the device may still be pending on the stream.
 //
-// Results have the same bits as those of the host's communicator, because rounds cut no element and no block.
+// Results have the same bits as those of the host communicator, because no element or block is split between rounds.
 //
-// Thread-compatible, like the host's communicator. The owner of the host's communicator must not use it during a call.
+// Thread-compatible, like the host communicator, whose owner must not use it during a call.
 class StagedCommunicator : public Communicator {
  public:
   struct Options {
     std::shared_ptr<Device> device;
-    StreamHandle stream = nullptr;        // all work on the device goes there; not owned
-    Communicator* host = nullptr;         // connects the same ranks, for the host's memory; not owned
+    StreamHandle stream = nullptr;        // for all work on the device; not owned
+    Communicator* host = nullptr;         // connects the same ranks, for host memory; not owned
     StreamMarks* marks = nullptr;         // of the stream; not owned; may be nullptr
-    size_t slot_bytes = size_t{4} << 20;  // bytes of each of two pieces of pinned memory; the same on every rank
+    size_t slot_bytes = size_t{4} << 20;  // bytes of each of two slots of pinned memory; the same on every rank
     std::function<absl::Status()> job_failure = [] { return absl::OkStatus(); };  // called during waits
   };
 
-  // Errors: RESOURCE_EXHAUSTED if the memory cannot be pinned; the errors of the device.
+  // Errors: RESOURCE_EXHAUSTED if the memory cannot be pinned; device errors.
   static absl::StatusOr<std::unique_ptr<StagedCommunicator>> Create(Options options);
 
   RankId rank() const override { return host_->rank(); }
@@ -51,7 +50,7 @@ class StagedCommunicator : public Communicator {
   absl::Status Alltoall(const AlltoallCall& call) override;
   absl::Status Barrier(const CallInfo& info) override;
 
-  // Does nothing, because the owner of the host's communicator tunes the host's communicator.
+  // Does nothing, because the host communicator's owner tunes it.
   void Tune(const Tuning&) override {}
 
  private:

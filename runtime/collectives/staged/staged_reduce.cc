@@ -17,8 +17,8 @@ using kernels::cuda::UnpackSegment;
 
 constexpr size_t kAlignment = 16;
 
-// Up to this number of tensors, those that need no conversion are copied one by one: the copy engine is faster than a
-// kernel. For more tensors, one kernel launch is faster.
+// Up to this number of tensors, those that need no conversion are copied one by one, because the copy engine is faster
+// than a kernel. For more tensors, one kernel launch is faster.
 constexpr size_t kFewTensors = 4;
 
 size_t Aligned(size_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }

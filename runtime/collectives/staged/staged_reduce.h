@@ -13,21 +13,21 @@
 
 namespace ronda {
 
-// Carries out a reduction of a device's tensors by a communicator of the host.
+// Executes a reduction of a device's tensors through a host communicator.
 //
-// The device scales the elements before it copies them to the host. If the wire's format has 16 bits, the device also
-// converts the elements: the device then copies half as many bytes, and the host reduces this format anyway. 8-bit
-// blocks are made on the host from the unchanged tensors. So the residuals of the tensors are also copied to the host.
+// The device scales the elements before it copies them to the host. For a 16-bit wire format, it also converts them:
+// this halves the bytes to copy, and the host reduces this format anyway. 8-bit blocks are encoded on the host from the
+// unchanged tensors, so the tensors' residuals are also copied to the host.
 //
-// How a call is divided into rounds depends only on facts that are the same on all ranks. So all ranks have the same
+// The division of a call into rounds depends only on facts that are the same on all ranks, so all ranks have the same
 // rounds.
 class StagedReduce : public StagedCall {
  public:
-  // `call`, and all objects to which it refers, must outlive this object. REQUIRES: the slots have at least
-  // kMinSlotBytes bytes.
+  // `call`, and all objects that it refers to, must outlive this object. REQUIRES: slots have at least kMinSlotBytes
+  // bytes.
   StagedReduce(const ReduceCall& call, Communicator* host, Staging* staging);
 
-  // A slot of this size has room for a block of any type with its residuals and its result.
+  // Enough for a block of any type with its residuals and its result.
   static constexpr size_t kMinSlotBytes = 8192;
 
   size_t rounds() const override { return round_begins_.size() - 1; }
@@ -36,14 +36,14 @@ class StagedReduce : public StagedCall {
   absl::Status CopyBack(size_t round, std::byte* slot) override;
 
  private:
-  // Elements of one segment in one round. Offsets are in bytes from the beginning of the slot, and are multiples of 16.
+  // Elements of one segment in one round. Offsets are in bytes from the start of the slot, and multiples of 16.
   struct Piece {
     const Segment* segment;
     size_t begin;  // element of the segment
     size_t count;
     size_t input;
     size_t residual;
-    size_t output;  // equals `input` if all ranks receive all
+    size_t output;  // equals `input` if all ranks receive the whole result
   };
 
   // The elements of a piece that this rank receives.
@@ -53,7 +53,7 @@ class StagedReduce : public StagedCall {
   };
 
   void Plan();
-  // Returns how many of the `left` elements fit into the rest of a slot. If the result is 0, a new round must begin.
+  // Returns how many of the `left` elements fit into the rest of a slot; if 0, a new round must start.
   size_t CountThatFits(size_t left, size_t used) const;
   Piece PieceAt(const Segment& segment, size_t begin, size_t count, size_t offset) const;
   size_t EndOf(const Piece& piece) const;

@@ -12,8 +12,8 @@
 namespace ronda {
 namespace {
 
-// A wait first spins for this time, because a copy of a few kilobytes takes only microseconds. A wait that takes longer
-// than this time sleeps, for example a wait for a kernel of the trainer.
+// How long a wait spins before it sleeps. A copy of a few kilobytes takes only microseconds; longer waits are, for
+// example, for one of the trainer's kernels.
 constexpr absl::Duration kSpin = absl::Microseconds(50);
 constexpr absl::Duration kPollInterval = absl::Microseconds(50);
 
@@ -43,7 +43,7 @@ absl::Status Staging::Run(const CallInfo& info, StagedCall& call) {
   for (size_t round = 0; round < call.rounds(); ++round) {
     if (round + 1 < call.rounds()) RONDA_RETURN_IF_ERROR(CopyOut(round + 1, call));
     RONDA_RETURN_IF_ERROR(Await(SlotOf(round), info));
-    // A timeline shows the exchange as a transfer, because the stream waits until the exchange is over.
+    // Timelines show the exchange as a transfer, because the stream waits until it is over.
     RONDA_RETURN_IF_ERROR(
         Marked(options_.marks, StreamPhase::kTransfer, call.Exchange(round, SlotOf(round).memory.data())));
     RONDA_RETURN_IF_ERROR(CopyBack(round, call));
@@ -56,8 +56,8 @@ absl::Status Staging::RunOutside(StagedCall& call) {
   return absl::OkStatus();
 }
 
-// The copies may overwrite the slot, because the stream carries them out after the last copies from the slot back to
-// the device.
+// The copies may overwrite the slot, because the stream executes them after the last copies from the slot back to the
+// device.
 absl::Status Staging::CopyOut(size_t round, StagedCall& call) {
   const Slot& slot = SlotOf(round);
   RONDA_RETURN_IF_ERROR(Marked(options_.marks, StreamPhase::kPack, call.CopyOut(round, slot.memory.data())));

@@ -17,7 +17,7 @@
 
 namespace ronda {
 
-// A collective whose data passes through the host's memory in rounds. Each round uses a slot of pinned memory.
+// A collective whose data passes through host memory in rounds. Each round uses a slot of pinned memory.
 class StagedCall {
  public:
   virtual ~StagedCall() = default;
@@ -35,10 +35,9 @@ class StagedCall {
   virtual absl::Status CopyBack(size_t round, std::byte* slot) = 0;
 };
 
-// Pinned memory of the host, through which tensors travel from a device to a collective on the host and back.
+// Pinned host memory, through which tensors travel from a device to a collective on the host and back.
 //
-// Staging has two slots: while the host works on one round, the device copies the data of the next round to the other
-// slot.
+// There are two slots: while the host works on one round, the device copies the next round's data to the other slot.
 //
 // Thread-compatible.
 class Staging {
@@ -54,21 +53,21 @@ class Staging {
   // Errors: RESOURCE_EXHAUSTED if the memory cannot be pinned.
   static absl::StatusOr<std::unique_ptr<Staging>> Create(Options options);
 
-  // Waits until the device has finished with the slots. If the device or the job has failed, the destructor does not
-  // free the slots, because the device may still use them.
+  // Waits until the device no longer uses the slots. If the device or the job has failed, does not free them, because
+  // the device may still use them.
   ~Staging();
 
   size_t slot_bytes() const { return options_.slot_bytes; }
 
-  // Runs all rounds. When Run returns, the last copies are on the stream, but need not be complete. Errors: the errors
-  // of the collectives and of the device; DEADLINE_EXCEEDED if the stream's earlier work takes longer than
+  // Runs all rounds. On return, the last copies are enqueued on the stream, but need not be complete. Errors: those of
+  // the collectives and of the device; DEADLINE_EXCEEDED if the stream's earlier work takes longer than
   // `info.limits.deadline`.
   absl::Status Run(const CallInfo& info, StagedCall& call);
 
-  // Runs the rounds of a call on a rank outside the call's group.
+  // Runs a call's rounds on a rank outside the call's group.
   static absl::Status RunOutside(StagedCall& call);
 
-  // Calls enqueue(plugin, stream), which puts work on the stream.
+  // Calls enqueue(plugin, stream), which enqueues work on the stream.
   template <typename Enqueue>
   absl::Status OnStream(absl::string_view what, const Enqueue& enqueue) {
     return options_.device->Call(what, [&](const ronda_cuda_plugin& cuda) { return enqueue(cuda, options_.stream); });
@@ -77,7 +76,7 @@ class Staging {
  private:
   struct Slot {
     DeviceMemory memory;
-    std::unique_ptr<DeviceEvent> event;  // recorded behind the stream's last work on the slot
+    std::unique_ptr<DeviceEvent> event;  // recorded after the stream's last work on the slot
   };
 
   explicit Staging(Options options) : options_(std::move(options)) {}
@@ -86,7 +85,7 @@ class Staging {
   absl::Status CopyOut(size_t round, StagedCall& call);
   absl::Status CopyBack(size_t round, StagedCall& call);
 
-  // Waits for the device's work on `slot`, until the job fails.
+  // Waits for the device's work on `slot`, at the latest until the job fails.
   absl::Status Await(const Slot& slot, const CallInfo& info) const;
 
   const Options options_;

@@ -77,11 +77,11 @@ void EventQueue::AwaitMore(absl::Duration linger) {
 
 void EventQueue::Drain(absl::FunctionRef<void(const TimelineEvent&)> take) {
   uint64_t ticket = head_.load(std::memory_order_relaxed);
-  // Reads only the events that are in the ring at this moment, so that the loop ends.
+  // Reads only the events that are in the ring now, so that the loop ends.
   const uint64_t end = tail_.load();
   for (; ticket < end; ++ticket) {
     Slot& slot = slots_[ticket & (capacity_ - 1)];
-    if (slot.sequence.load(std::memory_order_acquire) != ticket + 1) break;  // it is still being written
+    if (slot.sequence.load(std::memory_order_acquire) != ticket + 1) break;  // still being written
     take(slot.event);
     slot.sequence.store(ticket + capacity_, std::memory_order_release);
     head_.store(ticket + 1, std::memory_order_relaxed);

@@ -20,29 +20,28 @@
 namespace ronda {
 
 enum class TimelineKind : uint8_t {
-  kSubmitted,      // a tensor: the trainer handed it over
+  kSubmitted,      // a tensor: the trainer submitted it
   kReported,       // a tensor: this rank reports it to the coordinator
   kReady,          // a tensor, on the coordinator: rank `number` has reported it
-  kAgreed,         // a tensor: the coordinator rank has ordered it to be carried out
-  kFailed,         // a tensor that was not carried out
-  kBucketStarted,  // a collective begins, of `number` tensors; one at a time
-  kBucketMember,   // a tensor that is in it
+  kAgreed,         // a tensor: the coordinator told the ranks to execute it
+  kFailed,         // a tensor: it failed
+  kBucketStarted,  // a collective of `number` tensors starts; one at a time
+  kBucketMember,   // a tensor of this collective
   kBucketEnded,    // `number` is a BucketOutcome
-  kWaiting,        // the collective has waited for longer than the warning time
-  kCycle,          // the engine begins to carry out what was ordered, or a round of the locked schedule
-  kDeviceBucket,   // what device `number` has done for a collective, for `duration`
-  kDevicePhase,    // a part of that, of this name
+  kWaiting,        // the collective has waited for longer than its warning timeout
+  kCycle,          // the engine starts executing a response list, or a round of the locked schedule
+  kDeviceBucket,   // work of device `number` for a collective, which took `duration`
+  kDevicePhase,    // a named part of this work
 };
 
 enum class BucketOutcome : int32_t {
   kDone,
-  kLaunched,  // the device carries it out now
-  kVetoed,    // no rank has changed anything, and its tensors are still in flight
+  kLaunched,  // the device is executing it
+  kVetoed,    // no rank executed it, and its tensors are still in flight
   kFailed,
 };
 
-// An event of a tensor or a collective on a rank, for the writer of a timeline. A TimelineEvent has a fixed size and
-// contains no pointers.
+// An event of a tensor or collective on a rank, for the timeline writer. Has a fixed size, and contains no pointers.
 struct TimelineEvent {
   static constexpr size_t kNameBytes = 80;
 
@@ -51,11 +50,11 @@ struct TimelineEvent {
   DType dtype = DType::kFloat32;
   uint8_t name_bytes = 0;
   int32_t number = 0;
-  int64_t time = 0;      // nanoseconds on the clock of flight recorders
+  int64_t time = 0;      // nanoseconds on the flight recorders' clock
   int64_t duration = 0;  // nanoseconds
   uint64_t bytes = 0;
-  uint64_t tensor = 0;    // identifies the tensor, even if other names have the same beginning
-  char name[kNameBytes];  // of the tensor or bucket: only the beginning of a long one
+  uint64_t tensor = 0;    // identifies the tensor, even if its name was truncated
+  char name[kNameBytes];  // of the tensor or bucket; truncated if too long
 
   void set_name(absl::string_view text) {
     text = ShortName(text, kNameBytes);
@@ -67,23 +66,22 @@ struct TimelineEvent {
   void set_time(FlightTime at) { time = absl::ToInt64Nanoseconds(at); }
 };
 
-// Passes events to the thread that writes them to a file, through a ring of fixed size. A thread that has an event
-// copies the event to the ring. The thread allocates no memory, and waits for no other thread. If the ring is full, the
-// event is dropped and counted. The reader sleeps until an event comes, and then waits a short time for more events. So
-// the reader is woken once per batch of events, and once more if the ring is half full before this time is over.
+// Passes events to the thread that writes them to a file, through a ring of fixed size. Pushing an event copies it to
+// the ring, without allocating memory or waiting for another thread. If the ring is full, the event is dropped and
+// counted. The reader sleeps until an event arrives, then waits a short time for more. So it is woken once per batch of
+// events, and once more if the ring becomes half full within this time.
 //
 // Thread-safe. Any number of threads may push events, and one thread may read them.
 //
-// Memory ordering. Each slot has a sequence. The sequence of a slot is `ticket` while the slot is free for the push
-// with this ticket, and ticket + 1 when the event is in the slot. A pushing thread first checks that its slot is free,
-// with an acquire load. So it knows that the reader no longer reads the earlier event. The thread then draws the ticket
-// by compare-and-swap, copies the event, and stores ticket + 1 with release. The reader loads the sequence with
-// acquire.
+// Memory ordering: each slot has a sequence, which is `ticket` while the slot is free for the push with this ticket,
+// and ticket + 1 once it contains the event. A pushing thread first checks with an acquire load that its slot is free,
+// which means that the reader has finished reading the earlier event. It then draws the ticket with a compare-and-swap,
+// copies the event, and stores ticket + 1 with release. The reader loads the sequence with acquire.
 //
-// Why no wake-up is lost: The reader announces that it sleeps, and then checks whether a ticket has been drawn. A
-// pushing thread draws a ticket, and then looks whether the reader sleeps. The two writes and the two checks are
-// sequentially consistent, so at least one of the two threads sees the other. A pushing thread takes the lock before it
-// wakes the reader. The reader holds this lock from its check until it sleeps.
+// Why no wake-up is lost: the reader announces that it will sleep, then checks whether a ticket has been drawn. A
+// pushing thread draws a ticket, then checks whether the reader sleeps. These writes and checks are sequentially
+// consistent, so at least one of the two threads sees the other. A pushing thread takes the lock before it wakes the
+// reader, which holds this lock from its check until it is asleep.
 class EventQueue {
  public:
   // REQUIRES: `capacity` is a power of two.
@@ -93,16 +91,16 @@ class EventQueue {
 
   // Only the reader may call the following functions.
 
-  // Blocks until an event has come, or the reader has been interrupted.
+  // Blocks until an event arrives, or the reader is interrupted.
   void AwaitFirst();
-  // Blocks until the ring is half full, `linger` has passed, or the reader has been interrupted.
+  // Blocks until the ring is half full, `linger` has passed, or the reader is interrupted.
   void AwaitMore(absl::Duration linger);
-  // Passes the events in the ring to `take`, in their order, and frees their slots.
+  // Passes the events in the ring to `take`, in order, and frees their slots.
   void Drain(absl::FunctionRef<void(const TimelineEvent&)> take);
-  // The number of events that have been dropped since the last call.
+  // Returns the number of events dropped since the last call.
   uint64_t TakeDropped() { return dropped_.exchange(0, std::memory_order_relaxed); }
 
-  // Makes sure that the reader does not sleep until Resume is called. Any thread may call Interrupt.
+  // Wakes the reader, and keeps it from sleeping until Resume() is called. Any thread may call Interrupt().
   void Interrupt();
   void Resume();
 

@@ -19,8 +19,7 @@ namespace {
 
 constexpr absl::Duration kLinger = absl::Milliseconds(50);
 constexpr int kMissingRow = 1;
-// The text between the elements of a batch. No name contains the text between elements, because line ends in names are
-// escaped.
+// Separates the elements of a batch. Never occurs in a name, because newlines in names are escaped.
 constexpr absl::string_view kSeparator = ",\n{";
 
 }  // namespace
@@ -52,8 +51,8 @@ TimelineWriter::~TimelineWriter() {
   thread_.join();
 }
 
-// If the standard library throws an exception, mostly because memory has run out, the timeline ends but the job goes
-// on.
+// If the standard library throws an exception, usually because memory has run out, the timeline ends but the job
+// continues.
 void TimelineWriter::Run() {
   try {
     while (!stopping_.load()) {
@@ -116,8 +115,8 @@ void TimelineWriter::Write(absl::string_view elements, absl::string_view end) {
 
 namespace {
 
-// The number of events that the queue can hold, in 2 MiB. A step of 5,000 tensors has about as many events. If the
-// writer does not get a CPU for a while, about as many events may come in this time.
+// The number of events in the queue, which takes 2 MiB. A step of 5,000 tensors has about as many events; so many may
+// arrive while the writer does not get a CPU.
 constexpr size_t kEvents = size_t{1} << 14;
 
 }  // namespace

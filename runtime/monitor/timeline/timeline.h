@@ -21,12 +21,11 @@
 
 namespace ronda {
 
-// The thread that writes a timeline. The thread gets events from a queue, and adds the events to the file in batches,
-// at most 20 times per second. While no event comes, the thread sleeps. If the file has reached its largest size or
-// cannot be written, the thread only counts the events. The file's last event contains the number of missing events.
+// The thread that writes a timeline. It appends events from a queue to the file in batches, at most 20 times per
+// second, and sleeps while no events arrive. If the file has reached its size limit or cannot be written, it only
+// counts the events. The file's last event contains the number of missing events.
 //
-// Any thread may call the constructor and the destructor. TimelineWriter does not own the queue, but is the queue's
-// only reader.
+// Any thread may create and destroy a TimelineWriter. It does not own the queue, but is the queue's only reader.
 class TimelineWriter {
  public:
   struct Options {
@@ -37,10 +36,10 @@ class TimelineWriter {
   };
 
   // Discards the events that are already in the queue.
-  // Errors: the operating system's error, with the path; RESOURCE_EXHAUSTED if the system provides no thread.
+  // Errors: the operating system's error, with the path; RESOURCE_EXHAUSTED if the system cannot create a thread.
   static absl::StatusOr<std::unique_ptr<TimelineWriter>> Start(const Options& options, EventQueue* queue);
 
-  // Writes the events that are still in the queue, and ends the file.
+  // Writes the events that are still in the queue, and completes the file.
   ~TimelineWriter();
 
   const std::string& path() const { return file_->path(); }
@@ -50,7 +49,7 @@ class TimelineWriter {
 
   void Run();
   void WriteBatch();
-  // Returns the present end of the file: the unfinished spans, and the number of missing events.
+  // Returns the current end of the file: the unfinished spans, and the number of missing events.
   std::string End() const;
   std::string Missing() const;
   void WriteWhatFits(absl::string_view elements);
@@ -60,21 +59,20 @@ class TimelineWriter {
   const std::unique_ptr<TraceFile> file_;
   EventQueue* const queue_;
   std::atomic<bool> stopping_{false};
-  // Only the thread that writes uses the following members.
+  // Only the writing thread uses these.
   TraceBuilder builder_;
   enum class State { kWriting, kFull, kBroken } state_ = State::kWriting;
-  uint64_t missing_ = 0;   // events that came too fast, or did not fit into the file
+  uint64_t missing_ = 0;   // events that arrived too fast, or did not fit into the file
   int64_t last_time_ = 0;  // of an event
   std::thread thread_;
 };
 
-// The timeline of a rank. A timeline is off, or a thread writes the timeline to a file. Any thread may record events.
-// While the timeline is off, recording an event costs one load. While it is on, recording costs one copy
-// (event_queue.h).
+// A rank's timeline. While it is on, a thread writes the recorded events to a file. Any thread may record events. This
+// costs one load while the timeline is off, and one copy while it is on (event_queue.h).
 //
 //   if (timeline.on()) timeline.Record(event);
 //
-// Thread-safe. The destructor ends the file.
+// Thread-safe. The destructor completes the file.
 class Timeline {
  public:
   Timeline() = default;
@@ -82,35 +80,34 @@ class Timeline {
   Timeline(const Timeline&) = delete;
   Timeline& operator=(const Timeline&) = delete;
 
-  // Begins to write a file at PathOfRank(path, rank).
-  // Errors: FAILED_PRECONDITION if the timeline is already on. RESOURCE_EXHAUSTED if memory runs out. The
-  // operating system's error, with the path, if the file cannot be made.
+  // Starts writing to the file PathOfRank(path, rank). Errors: FAILED_PRECONDITION if the timeline is already on;
+  // RESOURCE_EXHAUSTED if memory runs out; the operating system's error, with the path, if the file cannot be created.
   absl::Status Start(const TimelineWriter::Options& options);
 
-  // Ends the file, which then contains all events that were recorded before. Does nothing if the timeline is off.
+  // Completes the file, which then contains all events recorded before this call. Does nothing if the timeline is off.
   void Stop();
 
   bool on() const { return queue_.load(std::memory_order_relaxed) != nullptr; }
 
   // Does nothing while the timeline is off.
   void Record(const TimelineEvent& event) {
-    // The acquire load makes the queue visible that Start has created.
+    // The acquire load makes the queue from Start() visible.
     if (EventQueue* const queue = queue_.load(std::memory_order_acquire)) queue->Push(event);
   }
 
  private:
   enum class State { kOff, kChanging, kOn };
 
-  // Only the thread that is changing the state may call StartWriter.
+  // Only the thread that is changing the state may call this.
   absl::StatusOr<std::unique_ptr<TimelineWriter>> StartWriter(const TimelineWriter::Options& options);
 
   std::atomic<EventQueue*> queue_{nullptr};  // while it is on
   Mutex mu_;
   CondVar changed_;
   State state_ ABSL_GUARDED_BY(mu_) = State::kOff;
-  std::unique_ptr<EventQueue> memory_;      // of the thread that changes the state; kept, as another may still record
-  std::unique_ptr<TimelineWriter> writer_;  // of the thread that changes the state
-  // The constructor creates this error, because no memory is left when the error is needed.
+  std::unique_ptr<EventQueue> memory_;  // used by the thread that changes the state; kept, as others may still record
+  std::unique_ptr<TimelineWriter> writer_;  // used by the thread that changes the state
+  // Created in advance, because no memory is left when it is needed.
   const absl::Status out_of_memory_ = absl::ResourceExhaustedError("out of memory for a timeline");
 };
 

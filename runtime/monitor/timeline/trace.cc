@@ -28,7 +28,7 @@ void AppendQuoted(absl::string_view text, std::string* json) {
   json->push_back('"');
 }
 
-// Appends the key of a JSON member, which is `,"name":`, or `"name":` for the first member.
+// Appends the key of a JSON member: `"name":`, with a leading comma unless it is the first member.
 void AppendKey(absl::string_view name, std::string* json) {
   if (!json->empty()) json->push_back(',');
   AppendQuoted(name, json);
@@ -61,8 +61,8 @@ void TraceText::End(const TraceArgs& args) {
   text_ += "}";
 }
 
-// Appends a time in microseconds with three digits after the point. Viewers read the number as a double, which can
-// distinguish nanoseconds even after 100 days.
+// Appends a time in microseconds with three decimals. Viewers parse it as a double, which still resolves nanoseconds
+// after 100 days.
 void TraceText::AppendMicroseconds(absl::string_view field, int64_t nanoseconds) {
   const int64_t positive = nanoseconds < 0 ? 0 : nanoseconds;
   const int64_t fraction = positive % 1000;
@@ -114,7 +114,7 @@ constexpr absl::string_view kOutcomes[] = {"done", "launched", "vetoed", "failed
 
 std::string UpperName(OpType op) { return absl::AsciiStrToUpper(Name(op)); }
 
-// Draws spans that have ended, or the beginnings of unfinished spans.
+// Draws finished spans, and the beginnings of unfinished spans.
 class Pen {
  public:
   Pen(int row, TraceText* text) : row_(row), text_(text) {}
@@ -187,7 +187,7 @@ void TraceBuilder::AddOfTensor(const TimelineEvent& event) {
       return;
     default:
       if (tensor->phase == Phase::kIdle || !bucket_.has_value()) return;
-      // A locked schedule may have begun while the tensor was negotiated.
+      // A locked schedule may have started while the tensor was being negotiated.
       tensor->was_negotiated = tensor->phase == Phase::kQueued;
       tensor->phase = Phase::kRunning;
       tensor->started = bucket_->started;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Converts events to text in the Trace Event Format, and writes the text to a file.
+// Converts events to the Trace Event Format, and writes them to a file.
 #ifndef RONDA_RUNTIME_MONITOR_TIMELINE_TRACE_H_
 #define RONDA_RUNTIME_MONITOR_TIMELINE_TRACE_H_
 
@@ -33,9 +33,8 @@ class TraceArgs {
   std::string json_;
 };
 
-// Writes events in the Trace Event Format, which Perfetto and chrome://tracing read. Each event is a JSON object. A
-// comma comes before each event except the first one. A rank is a "process" of this format, and each of its rows is a
-// "thread".
+// Writes events in the Trace Event Format, which Perfetto and chrome://tracing read. Each event is a JSON object, with
+// a comma before every event but the first. A rank is a "process" in this format, and each of its rows a "thread".
 // https://docs.google.com/document/d/1CvAClvFfyA5R-PhYUmn5OOQtYMH4h6I0nSsKchNAySU
 //
 // Times are nanoseconds. Names are UTF-8.
@@ -47,13 +46,13 @@ class TraceText {
   TraceText(int process, Start start) : process_(process), is_first_(start == Start::kBegins) {}
 
   void NameProcess(absl::string_view name);
-  // Rows are shown in the order of their numbers.
+  // Viewers show rows in the order of their numbers.
   void NameRow(int row, absl::string_view name);
 
-  // Adds a span to a row. Two spans of a row must be nested or disjoint. If spans begin at the same time, the outer
-  // span must be written first.
+  // Adds a span to a row. Spans in a row must be nested or disjoint. Of spans that begin at the same time, the outer
+  // one must be added first.
   void Span(int row, absl::string_view name, int64_t begin, int64_t end, const TraceArgs& args = {});
-  // Adds a span whose end is not known.
+  // Adds a span that has not ended.
   void OpenSpan(int row, absl::string_view name, int64_t begin, const TraceArgs& args = {});
   // Adds an event without a duration.
   void Mark(int row, absl::string_view name, int64_t time, const TraceArgs& args = {});
@@ -78,20 +77,20 @@ class TraceText {
 
 // Converts the events of a rank to the text of a trace.
 //
-// Each tensor has a row. In this row, a span goes from each submission of the tensor to its completion. The span of a
-// submission contains three other spans. NEGOTIATE_ALLREDUCE (or another operation's name) lasts until all ranks are
-// known to have the tensor. QUEUE lasts until the tensor's bucket is carried out, and ALLREDUCE lasts until the end. In
-// the locked schedule, the span LOCKED replaces NEGOTIATE_ALLREDUCE and QUEUE. LOCKED lasts until all tensors of the
-// bucket are ready. Collectives have a separate row. The work of the device for collectives has another separate row.
+// Each tensor has a row, with a span from each submission of the tensor to its completion. This span contains three
+// others: NEGOTIATE_ALLREDUCE (or another operation's name) lasts until all ranks are known to have the tensor, QUEUE
+// until its bucket starts, and ALLREDUCE until the end. In the locked schedule, the span LOCKED, which lasts until all
+// tensors of the bucket are ready, replaces NEGOTIATE_ALLREDUCE and QUEUE. Collectives have a row of their own, and so
+// does the device's work for them.
 //
-// A span is written only after it has ended. Spans that have not ended are in the text of Unfinished, which is written
-// again with each batch.
+// A span is written once, after it has ended. Unfinished() returns the spans that have not ended, which are rewritten
+// with each batch.
 //
-// TraceBuilder uses no I/O, no clock and no thread. If the timeline was started in the middle of a span, the trace
-// shows only the known part of the span. Thread-compatible.
+// Uses no I/O, clock or thread. If the timeline starts in the middle of a span, the trace shows only the known part of
+// the span. Thread-compatible.
 class TraceBuilder {
  public:
-  // The largest number of tensors that get a row. Events of other tensors are not drawn, but counted.
+  // The maximum number of tensors with a row. Events of other tensors are counted, but not drawn.
   static constexpr size_t kMostTensors = 4096;
 
   struct Options {
@@ -103,13 +102,13 @@ class TraceBuilder {
   void Add(const TimelineEvent& event);
 
   // Returns the spans that have ended since the last call. The first result includes the beginning of the trace. The
-  // caller must write each result after the previous result.
+  // caller must append each result to the previous ones.
   std::string TakeFinished() { return finished_.Take(); }
 
-  // Returns the spans that have not ended. The caller must write the unfinished spans after the finished spans.
+  // Returns the spans that have not ended. The caller must write them after the finished spans.
   std::string Unfinished() const;
 
-  // The number of added events that are not drawn.
+  // Returns the number of added events that are not drawn.
   uint64_t left_out() const { return left_out_; }
 
  private:
@@ -133,20 +132,20 @@ class TraceBuilder {
     uint64_t bytes = 0;
     int tensors = 0;
     int64_t started = 0;
-    std::vector<Tensor*> members;  // that have rows
+    std::vector<Tensor*> members;  // those with rows
   };
 
   void AddOfTensor(const TimelineEvent& event);
   void AddOfBucket(const TimelineEvent& event);
   void AddOfDevice(const TimelineEvent& event);
 
-  // Returns the tensor of the event. A tensor without a row gets one. Returns nullptr if there are too many tensors.
+  // Returns the event's tensor, after giving it a row if it has none. Returns nullptr if there are too many tensors.
   Tensor* Find(const TimelineEvent& event);
   static void Submit(const TimelineEvent& event, Tensor* tensor);
   void StartBucket(const TimelineEvent& event);
   void EndBucket(const TimelineEvent& event);
 
-  // Draws the span of a tensor, and all spans inside it. If `end` is nullopt, draws the span as unfinished.
+  // Draws a tensor's span and all spans inside it, as unfinished if `end` is nullopt.
   static void Draw(const Tensor& tensor, std::optional<int64_t> end, const TraceArgs& args, TraceText* text);
   static void DrawBucket(const Bucket& bucket, std::optional<int64_t> end, absl::string_view outcome, TraceText* text);
 
@@ -158,28 +157,28 @@ class TraceBuilder {
   uint64_t left_out_ = 0;
 };
 
-// A file that contains a complete JSON array at any time, and to which elements are added. Each call makes a single
-// write, which replaces the temporary elements and the closing bracket of the last call. The write contains the new
-// elements, the new temporary elements, and the closing bracket. If the replaced text was longer, spaces overwrite the
-// rest of it. If the process is killed, the array is complete, unless the kernel was copying the write at that moment.
-// If the process is killed during this copy, the closing bracket is missing, but viewers do not need the bracket.
+// A file that contains a complete JSON array at any time, to which elements are appended. Each call makes a single
+// write with the new elements, the new temporary elements and the closing bracket. This overwrites the temporary
+// elements and the bracket of the last call, padded with spaces if they were longer. If the process is killed, the
+// array is complete, unless the kernel was copying the write at that moment. The closing bracket may then be missing,
+// which viewers accept.
 //
 // Thread-compatible. TraceFile owns the open file.
 class TraceFile {
  public:
-  // Creates a file at `path`, and replaces an existing file. The file does not grow beyond `most_bytes`.
+  // Creates a file at `path`, replacing any existing file. The file never grows beyond `most_bytes`.
   // Errors: the operating system's error, with the path.
   static absl::StatusOr<std::unique_ptr<TraceFile>> Create(const std::string& path, size_t most_bytes);
   ~TraceFile();
 
   const std::string& path() const { return path_; }
 
-  // Returns how many bytes may still be written so that kReserve bytes of the file's limit stay free.
+  // Returns how many bytes can still be written while keeping kReserve bytes of the limit free.
   static constexpr size_t kReserve = 1024;
   size_t room() const { return most_bytes_ > size_ + kReserve ? most_bytes_ - size_ - kReserve : 0; }
 
-  // Adds `elements` for good, and `end` until the next call replaces it. `elements` and `end` are JSON values with
-  // commas between them. `end` must begin with a comma, which separates it from `elements`.
+  // Appends `elements` permanently, and `end` until the next call replaces it. Both are comma-separated JSON values.
+  // `end` must begin with a comma, which separates it from `elements`.
   // Errors: the operating system's error, with the path.
   absl::Status Write(absl::string_view elements, absl::string_view end);
 
@@ -191,7 +190,7 @@ class TraceFile {
   const size_t most_bytes_;
   size_t size_ = 0;   // without the end
   size_t reach_ = 0;  // with it
-  std::string text_;  // kept for its memory
+  std::string text_;  // kept to reuse its memory
 };
 
 // Returns `path` with the rank inserted before the file's extension. For example, "trace.json" becomes
