@@ -29,7 +29,7 @@ struct FoundJob;         // host_backends.h
 // A group of ranks that send messages to each other, with a tag that is unique in the job.
 struct MessageGroup {
   int tag = 0;
-  std::vector<RankId> ranks;  // ascending
+  std::vector<RankId> ranks;  // in the same order on all of them
 };
 
 // A way to exchange messages between ranks, such as MPI or TCP. Several backends can use the same carrier.

@@ -2,12 +2,11 @@
 
 #include "runtime/mpi/mpi_session.h"
 
+#include <algorithm>
 #include <cstdint>
-#include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "runtime/base/group.h"
 #include "runtime/base/logging.h"
 #include "runtime/base/plugin_search.h"
 #include "runtime/base/status_macros.h"
@@ -152,11 +151,11 @@ class MpiSession::Messages : public PointToPoint {
 
 absl::StatusOr<std::unique_ptr<PointToPoint>> MpiSession::Connect(const std::vector<RankId>& ranks, int tag) {
   const int size = static_cast<int>(ranks.size());
-  const std::optional<int> self = Group(ranks).PositionOf(rank());
-  RONDA_CHECK(self.has_value());
+  const auto self = std::find(ranks.begin(), ranks.end(), rank());
+  RONDA_CHECK(self != ranks.end());
   ronda_mpi_communicator* communicator = nullptr;
   RONDA_RETURN_IF_ERROR(Call("connect", [&] { return plugin_.create(ranks.data(), size, tag, &communicator); }));
-  return std::make_unique<Messages>(shared_from_this(), communicator, *self, size);
+  return std::make_unique<Messages>(shared_from_this(), communicator, static_cast<int>(self - ranks.begin()), size);
 }
 
 }  // namespace ronda

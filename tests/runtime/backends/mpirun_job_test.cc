@@ -137,15 +137,15 @@ class TwoHostsJobTest : public MpirunJobTest {
     return absl::StrCat(::testing::TempDir(), "/second_host_", getpid(), "_", GetParam().name);
   }
 
-  // Runs `size` ranks. Rank `first_of_second` and all higher ranks are on the second host.
-  static ProcessResult Run(int size, int first_of_second, std::vector<std::string> settings,
+  // Runs `size` ranks. A rank is on the first host if `is_on_first`, a condition for test(1), is true for its $rank.
+  static ProcessResult Run(int size, const std::string& is_on_first, std::vector<std::string> settings,
                            const std::string& program) {
     for (const std::string& setting : GetParam().network_only) settings.push_back(setting);
     // mpirun treats all ranks as ranks of one host. RONDA_MPI=1 keeps them from trying to meet in shared memory.
     settings.push_back("RONDA_MPI=1");
     std::vector<std::string> argv = {
         "/bin/sh", "-c",
-        absl::StrCat("rank=${OMPI_COMM_WORLD_RANK:-$PMI_RANK}; [ $rank -lt ", first_of_second,
+        absl::StrCat("rank=${OMPI_COMM_WORLD_RANK:-$PMI_RANK}; [ ", is_on_first,
                      " ] && exec \"$@\"; exec unshare --mount --propagation private /bin/sh -c 'mount --bind ",
                      SharedMemoryOfSecondHost(), " /dev/shm && exec \"$@\"' sh \"$@\""),
         "sh"};
@@ -160,7 +160,7 @@ class TwoHostsJobTest : public MpirunJobTest {
     const std::string words = absl::StrCat(SharedMemoryOfSecondHost(), "/words");
     std::filesystem::create_directories(words);
     settings.push_back(absl::StrCat("WORDS=", words));
-    const ProcessResult result = Run(4, 2, std::move(settings), "is_left");
+    const ProcessResult result = Run(4, "$rank -lt 2", std::move(settings), "is_left");
     for (int rank = 0; rank < 3; ++rank) {
       EXPECT_THAT(result.output, HasSubstr(absl::StrCat("rank ", rank, " was told: rank 3 (host ")));
     }
@@ -173,13 +173,20 @@ INSTANTIATE_TEST_SUITE_P(Mpis, TwoHostsJobTest, ::testing::Values(kOpenMpi, kMpi
                          [](const auto& info) { return info.param.name; });
 
 TEST_P(TwoHostsJobTest, TwoRanksOnEachTrainInTwoLevels) {
-  const ProcessResult result = Run(4, 2, {"EXPECTED_LOCAL_SIZE=2"}, "train");
+  const ProcessResult result = Run(4, "$rank -lt 2", {"EXPECTED_LOCAL_SIZE=2"}, "train");
+  ExpectAllTrained(result, 4);
+  EXPECT_THAT(result.output, HasSubstr("data goes over hierarchical-mpi;"));
+}
+
+// The ranks with the same local rank are not in ascending order of their hosts: 0 and 1, then 3 and 2.
+TEST_P(TwoHostsJobTest, RanksOnHostsInAnyOrderTrainInTwoLevels) {
+  const ProcessResult result = Run(4, "$rank -eq 0 -o $rank -eq 3", {"EXPECTED_LOCAL_SIZE=2"}, "train");
   ExpectAllTrained(result, 4);
   EXPECT_THAT(result.output, HasSubstr("data goes over hierarchical-mpi;"));
 }
 
 TEST_P(TwoHostsJobTest, OneRankOnEachTrainsOverMpi) {
-  const ProcessResult result = Run(2, 1, {"EXPECTED_LOCAL_SIZE=1"}, "train");
+  const ProcessResult result = Run(2, "$rank -lt 1", {"EXPECTED_LOCAL_SIZE=1"}, "train");
   ExpectAllTrained(result, 2);
   EXPECT_THAT(result.output, HasSubstr("data goes over mpi;"));
 }
@@ -189,18 +196,18 @@ TEST_P(TwoHostsJobTest, ControlMessagesGoOverMpiIfAskedFor) {
   const std::vector<std::string> settings = {"RONDA_CONTROL=mpi", "RONDA_NETWORK_INTERFACE=none"};
   std::vector<std::string> two_a_host = settings;
   two_a_host.push_back("EXPECTED_LOCAL_SIZE=2");
-  const ProcessResult result = Run(4, 2, two_a_host, "train");
+  const ProcessResult result = Run(4, "$rank -lt 2", two_a_host, "train");
   ExpectAllTrained(result, 4);
   EXPECT_THAT(result.output, HasSubstr("control messages go over MPI"));
   std::vector<std::string> one_a_host = settings;
   one_a_host.push_back("EXPECTED_LOCAL_SIZE=1");
-  ExpectAllTrained(Run(2, 1, one_a_host, "train"), 2);
+  ExpectAllTrained(Run(2, "$rank -lt 1", one_a_host, "train"), 2);
 }
 
 TEST_P(TwoHostsJobTest, RankThatGivesUpIsNamedOverMpiToo) { ExpectLastRankToBeNamed({"RONDA_CONTROL=mpi"}); }
 
 TEST_P(TwoHostsJobTest, SharedMemoryAcrossHostsIsRefusedOnAllRanks) {
-  const ProcessResult result = Run(2, 1, {"EXPECTED_LOCAL_SIZE=1", "RONDA_BACKEND=shm"}, "train");
+  const ProcessResult result = Run(2, "$rank -lt 1", {"EXPECTED_LOCAL_SIZE=1", "RONDA_BACKEND=shm"}, "train");
   EXPECT_NE(result.exit_code, 0);
   EXPECT_THAT(result.output, HasSubstr("RONDA_BACKEND=\"shm\" cannot carry this job's data: the ranks are on 2 hosts"));
 }
