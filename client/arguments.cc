@@ -23,8 +23,8 @@
 namespace ronda {
 namespace {
 
-// The UTF-8 bytes that may follow a lead byte. The character has `length` bytes, including the lead byte. The second
-// byte is within [low, high].
+// The UTF-8 bytes that may follow a lead byte. The character is `length` bytes long, including the lead byte. The
+// second byte is in [low, high].
 struct Sequence {
   size_t length;
   uint8_t low;
@@ -45,8 +45,8 @@ Sequence SequenceOf(uint8_t lead) {
   return {0, 0, 0};
 }
 
-// Counts printable ASCII at the beginning of `text`, in multiples of eight bytes. Most names consist of printable
-// ASCII. Printable ASCII may also follow the counted bytes.
+// Returns the length of a prefix of `text` that is printable ASCII, as most names are. The length is a multiple of
+// eight; more printable ASCII may follow.
 size_t AsciiPrefix(absl::string_view text) {
   constexpr uint64_t kEach = 0x0101010101010101;  // times a byte: that byte in each of the eight positions
   constexpr uint64_t kHigh = 0x80 * kEach;
@@ -54,9 +54,8 @@ size_t AsciiPrefix(absl::string_view text) {
   for (; text.size() - i >= sizeof(uint64_t); i += sizeof(uint64_t)) {
     uint64_t bytes;
     std::memcpy(&bytes, text.data() + i, sizeof(bytes));
-    // If no byte has its high bit set, no sum carries into the next byte. The high bit of a byte in `too_high` is set
-    // if the character is 0x7f or more. The high bit of a byte in `high_enough` is clear if the character is below
-    // 0x20.
+    // While no byte has its high bit set, no sum carries into the next byte. The high bit of a byte is set in
+    // `too_high` if the character is at least 0x7f. It is clear in `high_enough` if the character is below 0x20.
     const uint64_t too_high = bytes + (0x80 - 0x7f) * kEach;
     const uint64_t high_enough = bytes + (0x80 - 0x20) * kEach;
     if (((bytes | too_high | ~high_enough) & kHigh) != 0) break;
@@ -69,7 +68,7 @@ size_t AsciiPrefix(absl::string_view text) {
 bool IsPrintableUtf8(absl::string_view text) {
   size_t i = AsciiPrefix(text);
   while (i < text.size()) {
-    // Most of the bytes after AsciiPrefix() are also printable ASCII.
+    // After AsciiPrefix(), most of the bytes are still printable ASCII.
     if (text[i] >= 0x20 && text[i] < 0x7f) {
       ++i;
       continue;
@@ -94,7 +93,7 @@ namespace {
 RONDA_DTYPE_TABLE(RONDA_DTYPE_CHECK)
 #undef RONDA_DTYPE_CHECK
 
-// Prefix of the names that Ronda itself gives, for instance to barriers.
+// Prefix of the names that Ronda itself assigns, for instance to barriers.
 constexpr absl::string_view kReservedPrefix = "ronda/";
 
 absl::Status CheckShape(const ronda_tensor& tensor, const Submission& submission) {
@@ -109,13 +108,13 @@ absl::Status CheckShape(const ronda_tensor& tensor, const Submission& submission
   return absl::OkStatus();
 }
 
-// Sets all fields to their defaults, and keeps the submission's memory.
+// Resets all fields to their defaults, but keeps the submission's memory.
 void Reset(Submission* submission) {
   static const Submission* const defaults = new Submission;
   *submission = *defaults;
 }
 
-// Sets *limit to `seconds`. As in the C ABI, 0 keeps *limit, and a negative number means that there is no limit.
+// Sets *limit to `seconds`. As in the C ABI, 0 keeps *limit, and a negative number removes the limit.
 absl::Status SetLimit(const Submission& submission, absl::string_view argument, double seconds, absl::Duration* limit) {
   if (std::isnan(seconds)) {
     return absl::InvalidArgumentError(absl::StrCat(Describe(submission), ": call.", argument, " is not a number"));
@@ -212,7 +211,7 @@ absl::Status SetReductionOp(int op, Submission* submission) {
   return absl::OkStatus();
 }
 
-// Returns `scale`, or 1 if `scale` is 0, which means that the caller has set no scale.
+// Returns `scale`, or 1 if `scale` is 0, which means that the caller has not set it.
 double ScaleOr1(double scale) { return scale == 0 ? 1.0 : scale; }
 
 absl::Status SetWire(int compression, Submission* submission) {
@@ -267,11 +266,11 @@ absl::Status SetChannel(const Channel& channel, Submission* submission) {
   return absl::OkStatus();
 }
 
-// Checks the buffers of a sparse allreduce, so that the error names the caller's arguments, and not the inputs of the
-// allgathers that Ronda makes of them.
+// Checks the buffers of a sparse allreduce, so that the error names the caller's arguments rather than the inputs of
+// the underlying allgathers.
 absl::Status CheckSparseBuffers(const ronda_sparse_allreduce_args& args, const TensorRequest& values) {
   const auto is_zero = [](int64_t dim) { return dim == 0; };
-  // A scalar has no rows, and the runtime refuses scalars later.
+  // A scalar has no rows; the runtime rejects it later.
   const bool has_rows = !values.shape.empty() && !is_zero(values.shape.front());
   const bool has_elements = has_rows && std::none_of(values.shape.begin(), values.shape.end(), is_zero);
   const bool lacks_indices = has_rows && args.indices == nullptr;
@@ -281,7 +280,7 @@ absl::Status CheckSparseBuffers(const ronda_sparse_allreduce_args& args, const T
                                                  " is NULL, but the shape has rows: pass both arrays"));
 }
 
-// Returns the operation whose arguments are ronda_NAME_args. A NAME without an operation does not compile.
+// Returns the operation whose argument struct is ronda_NAME_args. A NAME that matches no operation does not compile.
 constexpr OpType OpNamed(absl::string_view name) {
   if (name == "send" || name == "recv") return OpType::kSendRecv;
   const auto* traits = std::find_if(std::begin(kOperations), std::end(kOperations),
@@ -294,15 +293,16 @@ constexpr OpType OpNamed(absl::string_view name) {
 RONDA_TENSOR_OPERATIONS(RONDA_OP_OF)
 #undef RONDA_OP_OF
 
-// Returns the ranks that may pass memory for the result. For an operation by rows, these are the ranks that get rows.
+// Returns the ranks that may pass memory for the result. For an operation on rows, these are the ranks that receive
+// rows.
 constexpr Side OutputSide(const OperationTraits& traits) {
   if (!traits.by_rows) return traits.output;
   const bool gathers = traits.first_dimension == FirstDimension::kGathered;
   return gathers && traits.has_root() ? Side::kRoot : Side::kMembers;
 }
 
-// Sets the submission's fields from the arguments of an operation on one tensor. The structs of all operations have the
-// same names for the same fields. If the operation does not use a buffer on this rank, the caller's pointer is ignored.
+// Sets the submission's fields from the arguments of a single-tensor operation. All argument structs use the same names
+// for the same fields. A buffer that the operation does not use on this rank is ignored.
 template <typename Args>
 absl::Status Fill(const Args& args, const Caller& caller, Submission* submission) {
   constexpr OperationTraits kTraits = TraitsOf(OpOf(static_cast<const Args*>(nullptr)));
@@ -350,7 +350,7 @@ absl::Status Fill(const ronda_object_args& args, const Caller& caller, Submissio
       absl::StrCat("object '", args.name, "': call.memory is RONDA_MEMORY_CUDA, but objects are in host memory"));
 }
 
-// Returns `text` on one line. Replaces characters that are not allowed in a log or in protobuf.
+// Returns `text` as a single line. Replaces characters that are not allowed in logs or in protobuf strings.
 std::string OneLine(absl::string_view text) {
   size_t end = std::min(text.size(), size_t{RONDA_MAX_NAME_LENGTH});
   const auto is_inside_character = [&] { return end < text.size() && (text[end] & 0xc0) == 0x80; };
@@ -366,7 +366,7 @@ std::string OneLine(absl::string_view text) {
   return line;
 }
 
-// The argument structs that become one submission each.
+// The argument structs that become a single submission each.
 #define RONDA_SUBMISSION_ARGS(ROW) \
   RONDA_TENSOR_OPERATIONS(ROW)     \
   ROW(object, OBJECT)
@@ -432,7 +432,7 @@ absl::StatusOr<SparseSubmissions> ToSubmissions(const ronda_sparse_allreduce_arg
   values.request.group_size = 2;
   values.request.function = TensorRequest::Function::kSparseAllreduce;
   values.request.reduction = *reduction;
-  // A scalar has no rows, and the runtime refuses scalars later.
+  // A scalar has no rows; the runtime rejects it later.
   const int64_t rows = values.request.shape.empty() ? 0 : values.request.shape.front();
   Submission indices = values;
   indices.input = known.indices;
@@ -444,7 +444,7 @@ absl::StatusOr<SparseSubmissions> ToSubmissions(const ronda_sparse_allreduce_arg
 
 namespace {
 
-// Converts `count` structs, which must all have the struct_size of the first struct.
+// Converts `count` structs, all of which must have the first struct's struct_size.
 template <typename Args>
 absl::Status ToArray(const Args* args, size_t count, const char* group, const Caller& caller,
                      std::vector<Submission>* submissions) {

@@ -2,7 +2,7 @@
 
 // The C ABI on top of the runtime: the job and its process sets.
 
-// The code is compiled with hidden visibility, so the library exports only the functions that ronda.h declares.
+// The code is compiled with hidden visibility, so the library exports only the functions declared in ronda.h.
 #pragma GCC visibility push(default)
 #include "client/ronda.h"
 #pragma GCC visibility pop
@@ -59,9 +59,9 @@ struct JobOptions {
   }
 };
 
-// Warns of environment variables that have no effect because their names are misspelt or their values are obsolete. The
-// ranks of a job usually have the same environment, so only rank 0 warns. Later jobs of this process do not repeat the
-// warning.
+// Warns about environment variables that have no effect because their names are misspelt or their values are obsolete.
+// The ranks of a job usually have the same environment, so only rank 0 warns. Later jobs of this process do not repeat
+// the warning.
 void WarnOfVariables(const JobEnvironment& job, const EnvironmentReader& environment) {
   if (job.rank != 0) return;
   std::call_once(globals().unknown_variables_told, [&] {
@@ -97,7 +97,7 @@ absl::Status AddProcessSets(const std::vector<std::vector<RankId>>& sets, Sessio
   return absl::OkStatus();
 }
 
-// Begins the timeline that the environment requests. If a rank cannot begin its timeline, the job fails, so that all
+// Starts the timeline that the environment requests. If a rank cannot start its timeline, the job fails, so that all
 // ranks get the error.
 absl::Status StartTimelineIfAsked(const TimelineSettings& timeline, Runtime& runtime) {
   if (timeline.path.empty()) return absl::OkStatus();
@@ -108,8 +108,8 @@ absl::Status StartTimelineIfAsked(const TimelineSettings& timeline, Runtime& run
   return status;
 }
 
-// Ends the process after `grace`. During `grace`, the program gets the job's failure from its calls, and may end by
-// itself. The process ends without handlers of exit(), because a handler might wait for the GPU.
+// Ends the process after `grace`, unless the program exits by itself before. Until then, the program's calls return the
+// job's failure. Ends the process without running exit() handlers, because a handler might block on the GPU.
 void EndProcessAfter(absl::Duration grace, RankId rank, const std::string& why) {
   if (grace == absl::InfiniteDuration()) return;
   const auto end = [grace, rank, why] {
@@ -127,7 +127,7 @@ void EndProcessAfter(absl::Duration grace, RankId rank, const std::string& why) 
 }
 
 // Returns the callback for Runtime::Options. In an elastic job the callback is null, because a member must survive a
-// failure, and because no stream waits for an operation that may fail (see WaitsForDevice()).
+// failure, and because no stream waits for an operation that can fail (see WaitsForDevice()).
 std::function<void(const std::string& why)> WhenAStreamIsHeld(const Config& config) {
   const std::optional<absl::Duration> grace = config.devices.failure_grace;
   if (!grace.has_value() || globals().member.is_known_member()) return nullptr;
@@ -135,12 +135,12 @@ std::function<void(const std::string& why)> WhenAStreamIsHeld(const Config& conf
 }
 
 // How long a member of an elastic job waits for its GPU to finish the work of a step. A member that abandons its GPU
-// loses the state on the GPU, and cannot use the GPU any more. If a member takes longer than the other members, the
-// launcher kills the slow member.
+// loses the state on the GPU, and can no longer use the GPU. A member that takes longer than the other members is
+// killed by the launcher.
 constexpr absl::Duration kMemberDeviceTimeout = absl::Seconds(20);
 
-// Returns this process' number on its host, which the launcher gave it at the start. A member of an elastic job keeps
-// the number in all epochs.
+// Returns this process's number on its host, which the launcher assigned at the start and which a member of an elastic
+// job keeps in all epochs.
 std::optional<int> PlaceOnHost() {
   const EnvironmentReader environment = ProcessEnvironment();
   const absl::StatusOr<Place> place = ReadPlace(EnvironmentVariables(environment));
@@ -163,15 +163,15 @@ absl::StatusOr<std::unique_ptr<Session>> JoinJob(const ronda_options* options, E
                                 job_options.limits());
   RONDA_RETURN_IF_ERROR(StartTimelineIfAsked(job_options.config.timeline, session->runtime()));
   if (absl::Status status = AddProcessSets(job_options.client.process_sets, session.get()); !status.ok()) {
-    // Shuts the runtime down in an orderly way, as the other ranks do when they get the error. A rank that simply ended
-    // would be reported as the cause of the failure.
+    // Shuts down the runtime properly, as the other ranks do when they get the error. If this rank simply exited, the
+    // others would report it as the cause of the failure.
     session->runtime().Shutdown().IgnoreError();
     return status;
   }
   return session;
 }
 
-// Describes how a member leaves an epoch of its elastic job and joins the next epoch.
+// How a member leaves an epoch of its elastic job and joins the next one.
 struct Reform {
   std::string reason;  // the failure that ends the epoch; empty: none
   absl::Duration timeout = absl::InfiniteDuration();
@@ -187,7 +187,7 @@ absl::StatusOr<std::unique_ptr<Session>> JoinNextEpoch(const Reform& reform) {
   return session;
 }
 
-// Joins the job that the environment describes. A member of an elastic job gets its rank from its launcher, unless its
+// Joins the job that the environment describes. A member of an elastic job gets its rank from the launcher, unless the
 // program has set the rank.
 absl::StatusOr<std::unique_ptr<Session>> JoinFirst(const ronda_options* options) {
   RONDA_ASSIGN_OR_RETURN(const bool is_member, globals().member.IsMember(ProcessEnvironment()));
@@ -228,8 +228,8 @@ Outcome ReformJob(const ronda_elastic_reform_options* options) {
   if (!reform.ok()) return Failure(reform.status(), Answer::kStartup);
   DefaultRuntime& runtime = globals().runtime;
   if (const auto session = runtime.Get(); session != nullptr && !reform->reason.empty()) {
-    // Tells the other ranks not to wait for this rank, because this rank takes part in no further operation. A job that
-    // has failed keeps its failure.
+    // Tells the other ranks not to wait for this rank, which takes part in no further operations. A job that has
+    // already failed keeps its failure.
     session->runtime().Abandon(absl::UnavailableError(absl::StrCat("this rank leaves the epoch: ", reform->reason)));
   }
   Outcome left = runtime.Stop();
@@ -258,27 +258,27 @@ Outcome RunThreadsOf(const ronda_options* options, int size, void (*body)(void* 
                   .timeline_bytes = job_options->config.timeline.most_bytes,
                   .devices = DeviceBackends::Create(job_options->config.devices, HostName())},
                  [&](Runtime& runtime) { return RunRank(*job_options, body, context, runtime); });
-  // The status has the text of the body's exception. The exception is not rethrown, because its thread has ended, and
-  // because the caller may be C code.
+  // The status has the text of the exception thrown by the body. The exception is not rethrown, because the thread that
+  // threw it has ended, and because the caller may be C code.
   return Failure(outcome.status, Answer::kStartup);
 }
 
-// Returns the error for a call of `function` by a rank that is a thread. Such a rank must not call `function`.
+// Returns the error for a call of `function` by a rank that is a thread, which is not allowed.
 Outcome NotInThreads(ronda_status code, absl::string_view function) {
   return {code, absl::StrCat(function,
                              ": this thread acts for a rank of ronda_run_threads(), where the job begins and "
                              "ends with the body: leave the call out")};
 }
 
-// A forked child has the environment variables of its parent, which name the parent's rank. Also, the libraries gRPC,
-// MPI and CUDA do not work in a child if its parent has used them.
+// A forked child inherits its parent's environment variables, which name the parent's rank. In addition, gRPC, MPI and
+// CUDA do not work in a child if the parent has used them.
 Outcome InitInForkOfRank() {
   return {RONDA_ERROR_INVALID_ARGUMENT,
           "ronda_init() in a child that a rank has made with fork(): the rank is its parent, and libraries that the "
           "parent uses do not work here; execute a program in the child, or fork before ronda_init()"};
 }
 
-// Submits an operation, and waits for the operation without holding the session, so that the session can end meanwhile.
+// Submits an operation and waits for it without holding the session, so that the session can end meanwhile.
 template <typename SubmitFn>
 ronda_status SubmitAndWait(const SubmitFn& submit, std::shared_ptr<Handle>* handle) {
   const ronda_status submitted = CallWithSession([&](Session& session) {
@@ -297,7 +297,7 @@ absl::StatusOr<std::shared_ptr<Handle>> SubmitJoin(Session& session, ronda_proce
   return session.SubmitJoin(submission);
 }
 
-// The tensor gets no number in its name, because the caller distinguishes two creations of a set by their tags.
+// The operation's name gets no number, because the caller distinguishes creations of the same set by their tags.
 absl::StatusOr<std::shared_ptr<Handle>> CreateProcessSet(Session& session, const int* ranks, int count,
                                                          const char* tag) {
   session.ForgetRemovedSets();
@@ -319,7 +319,7 @@ ronda_status Barrier(ronda_process_set set, double timeout_s) {
       &handle);
 }
 
-// Returns a number of the topology, or -1 without a job.
+// Returns a field of the topology, or -1 if there is no job.
 int FromTopology(int Topology::*member) {
   const std::shared_ptr<Session> session = CurrentSession();
   return session == nullptr ? -1 : session->topology().*member;
@@ -333,7 +333,7 @@ std::shared_ptr<const Group> FindProcessSet(ronda_process_set id) {
   return members.ok() ? *std::move(members) : nullptr;
 }
 
-// The first field of the C ABI's struct is its size. One field for each row of the table follows, in the table's order.
+// The first field of the C struct is its size. It is followed by one field for each row of the table, in table order.
 constexpr size_t kStatisticsFields[] = {
 #define RONDA_STATISTICS_OFFSET(name) offsetof(ronda_statistics, name),
     RONDA_STATISTICS_TABLE(RONDA_STATISTICS_OFFSET)
@@ -396,7 +396,7 @@ using ronda::Topology;
 const char* ronda_version(void) { return ronda::kVersion; }
 
 int ronda_status_is_recoverable(ronda_status status) {
-  // The number is not cast to the enum, because a caller that is built with a newer ronda.h may pass a new value.
+  // Not cast to the enum, because a caller built with a newer ronda.h may pass a value that this enum lacks.
   const int raw = ronda::RawValue(status);
   return raw == RONDA_ERROR_PEER_FAILED || raw == RONDA_ERROR_DEADLINE ? 1 : 0;
 }

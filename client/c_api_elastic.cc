@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The part of the C ABI for decisions between two steps. The ranks agree whether to stop, and whether to change the
-// members of their elastic job. After a change they choose the state with which they continue.
+// The part of the C ABI for decisions between two steps. The ranks agree on whether to stop, and on whether to change
+// the membership of their elastic job. After such a change, they choose the state with which they continue.
 #pragma GCC visibility push(default)
 #include "client/ronda.h"
 #pragma GCC visibility pop
@@ -24,20 +24,20 @@ namespace {
 
 using Request = StopAgreement::Request;
 
-// If a job is still running, submits an operation for a caller that has released its session.
+// Submits an operation for a caller that has released its session, if the job is still running.
 absl::StatusOr<std::shared_ptr<Handle>> SubmitIfRunning(const Submission& submission) {
   const std::shared_ptr<Session> session = CurrentSession();
   if (session == nullptr) return absl::CancelledError(NotInitialized().text);
   return session->runtime().Submit(submission);
 }
 
-// Returns the common answer of all ranks to the question that they ask in every step. `request` is this rank's own
-// answer.
+// Asks the question that all ranks ask in every step, and returns the ranks' common answer. `request` is this rank's
+// own answer.
 absl::StatusOr<Request> Ask(std::shared_ptr<Session> session,
                             std::shared_ptr<StopAgreement> (Session::*agreement)() const, Request request) {
   RONDA_ASSIGN_OR_RETURN(const uint64_t joins, session->CountJoins());
   const std::shared_ptr<StopAgreement> question = ((*session).*agreement)();
-  // Without this reset(), Ask() would hold the session while Call() waits, and the session could not end.
+  // Without this reset(), Ask() would hold the session during Call(), and the session could not end.
   session.reset();
   return question->Call({.request = request, .joins = joins}, SubmitIfRunning);
 }
@@ -71,7 +71,7 @@ Outcome Poll(ronda_elastic_change* change) {
   const absl::StatusOr<bool> is_member = member.IsMember(ProcessEnvironment());
   if (!is_member.ok()) return Failure(is_member.status(), Answer::kStartup);
   using LauncherRequest = MemberChannel::Request;
-  // The signal is read before Look(), because a launcher that ends the job first notifies the member over the channel,
+  // Reads the signal before Look(), because a launcher that ends the job first notifies the member over the channel,
   // and then sends the signal.
   const bool has_signal = StopSignal::received();
   const absl::StatusOr<LauncherRequest> launcher_request = *is_member ? member.Look() : LauncherRequest::kNone;
@@ -113,7 +113,7 @@ Outcome Sync(int64_t snapshot_step, ronda_elastic_source* source) {
   if (const absl::Status status = (*handle)->Wait(); !status.ok()) return Failure(status, Answer::kCompletion);
   const absl::StatusOr<StateSource> decided = DecideSource(*facts, size);
   if (!decided.ok()) return Failure(decided.status(), Answer::kStartup);
-  // If no rank has a state yet, the initial state of rank 0 becomes the first state.
+  // If no rank has a state yet, rank 0's initial state becomes the first state.
   if (decided->rank == rank && !marks.has_state()) marks.Begin();
   const bool is_behind = decided->is_snapshot || marks.is_inconsistent() || marks.steps() != decided->step;
   marks.BringTo(is_behind ? std::optional(decided->step) : std::nullopt);

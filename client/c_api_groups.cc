@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The C ABI on top of the runtime: prepared groups, which are allreduces that a program repeats in every step.
+// The C ABI on top of the runtime: prepared groups, the allreduces that a program repeats in every step.
 
 #pragma GCC visibility push(default)
 #include "client/ronda.h"
@@ -26,7 +26,7 @@
 #include "runtime/engine/handle.h"
 #include "runtime/engine/submission.h"
 
-// The object to which the caller's group pointer points.
+// The object behind the caller's group pointer.
 struct ronda_prepared_group {
   std::unique_ptr<ronda::PreparedGroup> group;
 };
@@ -60,7 +60,7 @@ ronda_status CallWithGroup(const char* function, ronda_group group, const Body& 
   });
 }
 
-// Calls `answer` on a group, and writes its result to `to`. `argument` is the name of `to` in error messages.
+// Calls `answer` on a group, and writes the result to `to`. Error messages refer to `to` as `argument`.
 template <typename T, typename AnswerFn>
 ronda_status AskGroup(const char* function, ronda_group group, const char* argument, T* to,
                       const AnswerFn& answer) noexcept {
@@ -71,8 +71,8 @@ ronda_status AskGroup(const char* function, ronda_group group, const char* argum
   });
 }
 
-// Moves the group's handles into the handle table, and writes their numbers. Reserves the room in the table first, so
-// that no handle is lost.
+// Moves the group's handles into the handle table, and writes their numbers. First reserves room in the table, so that
+// no handle is lost.
 Outcome Detach(PreparedGroup& prepared, ronda_handle* numbers) {
   size_t room = prepared.size();
   globals().handles.Reserve(room);
@@ -98,7 +98,7 @@ Outcome Combine(PreparedGroup& prepared, const size_t* members, size_t count, co
   return prepared.Combine(absl::MakeConstSpan(members, count), name);
 }
 
-// Runs `wait` with a deadline on a group. Writes to `done` whether the step has ended.
+// Runs `wait` on a group, with a deadline. Sets `done` to whether the step has ended.
 template <typename WaitFn>
 ronda_status WaitFor(const char* function, ronda_group group, double timeout_s, int* done,
                      const WaitFn& wait) noexcept {

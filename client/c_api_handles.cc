@@ -21,8 +21,8 @@
 namespace ronda {
 namespace {
 
-// Runs `read` on an operation that has succeeded and has the requested kind of result. With kOnceOrdered, an operation
-// for which a stream waits may still be in flight.
+// Runs `read` on an operation that has succeeded and that has the requested kind of result. With kOnceOrdered, the
+// operation may still be in flight if a stream waits for it.
 enum class Applicable { kNo, kOnceComplete, kOnceOrdered };
 template <typename ReadFn>
 ronda_status ReadResult(const char* function, ronda_handle handle, absl::FunctionRef<Applicable(const Operation&)> fits,
@@ -45,7 +45,7 @@ ronda_status ReadResult(const char* function, ronda_handle handle, absl::Functio
   });
 }
 
-// Describes a result that is a number, and the kind of operation that has this result.
+// A result that is a number, and the kind of operation that has it.
 struct NumberOf {
   OpType op;
   Applicable applicable;
@@ -60,8 +60,8 @@ ronda_status ReadNumber(const char* function, ronda_handle handle, const NumberO
       [&](const Operation& operation) { *number = static_cast<int>(operation.handle().result().number); });
 }
 
-// Passes to `post` a function that calls `callback`. `post` runs this function later, on any thread. The callback gets
-// the status that `outcome` returns, and acts for the same rank as the calling thread.
+// Passes `post` a function that calls `callback`; `post` runs that function later, on any thread. The callback gets the
+// status returned by `outcome`, and acts for the calling thread's rank.
 template <typename PostFn, typename OutcomeFn>
 Outcome PostCallback(const char* function, ronda_callback callback, void* context, const PostFn& post,
                      const OutcomeFn& outcome) {
@@ -78,7 +78,7 @@ Outcome PostCallback(const char* function, ronda_callback callback, void* contex
 Outcome OrderBefore(const Operation& operation, ronda_handle handle, void* stream) {
   const absl::Status status = operation.OrderBefore(stream);
   if (status.ok()) globals().handles.MarkOrdered(handle);
-  // INVALID_ARGUMENT is an error of the stream, and not of the operation.
+  // INVALID_ARGUMENT is an error of the stream, not of the operation.
   const bool is_about_stream = absl::IsInvalidArgument(status);
   return Failure(status, is_about_stream ? Answer::kSubmission : Answer::kCompletion);
 }
@@ -87,7 +87,7 @@ Outcome OrderBefore(const Operation& operation, ronda_handle handle, void* strea
 Outcome Release(const char* function, ronda_handle handle) {
   const Operation operation = globals().handles.Remove(handle);
   if (!operation.exists()) return UnknownHandle(function, handle);
-  // The operation's error is ignored here, because ronda_synchronize() reports it.
+  // Ignores the operation's error, because ronda_synchronize() reports it.
   if (!operation.is_ordered()) static_cast<void>(operation.Wait());
   return {};
 }
@@ -107,7 +107,7 @@ Outcome ForAll(const char* function, absl::Span<const ronda_handle> handles, con
   return first_error;
 }
 
-// Like ForAll(), but `visit` gets the operation of each handle.
+// Like ForAll(), but passes `visit` the operation of each handle.
 template <typename VisitFn>
 Outcome ForAllOperations(const char* function, absl::Span<const ronda_handle> handles, const VisitFn& visit) {
   return ForAll(function, handles, [&](ronda_handle handle) -> Outcome {
@@ -227,7 +227,7 @@ ronda_status ronda_on_completion(ronda_handle handle, ronda_callback callback, v
   return ronda::CallWithOperation(kFunction, handle, [&](const ronda::Operation& operation) {
     return ronda::PostCallback(
         kFunction, callback, context, [&](auto run) { return operation.handle().OnCompletion(std::move(run)); },
-        // The operation's status is read here, because it may differ from the status in the runtime.
+        // Reads the operation's status here, because it may differ from the status in the runtime.
         [operation] { return ronda::Failure(operation.Wait(), ronda::Answer::kCompletion); });
   });
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The C ABI on top of the runtime: lanes, which carry out operations on GPUs in the order of the calls.
+// The C ABI on top of the runtime: lanes, which run operations on GPUs in the order of the calls.
 
 #pragma GCC visibility push(default)
 #include "client/ronda.h"
@@ -33,7 +33,7 @@ absl::Status Invalid(const Words&... words) {
   return absl::InvalidArgumentError(absl::StrCat("ronda_lane_exchange_async: ", words...));
 }
 
-// Returns nullopt if `op` is none of the enumerators.
+// Returns nullopt if `op` matches no enumerator.
 std::optional<OpType> OpOfExchange(int op) {
   constexpr OpType kOps[] = {OpType::kAlltoall, OpType::kGather, OpType::kScatter};
   if (op < 0 || op >= static_cast<int>(std::size(kOps))) return std::nullopt;
@@ -52,7 +52,7 @@ absl::StatusOr<std::vector<DirectPart>> PartsOf(absl::string_view what, const ro
   return copies;
 }
 
-// Converts the caller's arguments, with the process set and limits in `*submission`.
+// Converts the caller's arguments. The process set and the limits go into `*submission`.
 absl::StatusOr<LaneExchange> ToExchange(const ronda_lane_exchange_args& args, const Caller& caller,
                                         Submission* submission) {
   const std::optional<OpType> op = OpOfExchange(RawValue(args.op));

@@ -29,12 +29,12 @@ namespace {
 
 using Handles = std::vector<std::shared_ptr<Handle>>;
 
-// Operations that have been submitted, but whose handles the caller does not have yet. The constructor reserves room
-// for `count` operations. The destructor waits for the operations, because memory may be exhausted after their
-// submission. The caller then gets the error that nothing was submitted, and may free the buffers.
+// Operations that have been submitted but whose handles the caller does not have yet. The constructor reserves room for
+// `count` operations. The destructor waits for the operations: if memory is exhausted after their submission, the
+// caller is told that nothing was submitted, and may free the buffers.
 class Submitted {
  public:
-  // `handles` must be empty, and is empty again after the destructor.
+  // `handles` must be empty, and is emptied by the destructor.
   Submitted(Handles* handles, size_t count) : handles_(*handles), room_(count) {
     handles_.reserve(count);
     globals().handles.Reserve(count);
@@ -48,15 +48,15 @@ class Submitted {
   }
 
   Handles& handles() { return handles_; }
-  // Keeps the bytes that the operation sends, until the operation has ended. If the caller owns the bytes, no call of
-  // Keep() is needed.
+  // Keeps the bytes that the operation sends alive until the operation has completed. Not needed if the caller owns the
+  // bytes.
   void Keep(std::shared_ptr<const void> contribution) { contribution_ = std::move(contribution); }
   // Adds an operation to the handle table, in the reserved room, and returns its number.
   ronda_handle Number(Operation operation) {
     --room_;
     return globals().handles.Add(std::move(operation));
   }
-  // Records that the caller has the handles.
+  // Records that the caller now has the handles.
   void HandedOut() { handles_.clear(); }
 
  private:
@@ -66,7 +66,7 @@ class Submitted {
 };
 
 // Adds `count` operations, operation(0) to operation(count - 1), to the handle table, and writes their numbers to
-// `handles`. After an exception the table has none of these operations.
+// `handles`. If an exception is thrown, none of them is in the table.
 template <typename OperationFn>
 void HandOut(size_t count, const OperationFn& operation, Submitted& submitted, ronda_handle* handles) {
   size_t done = 0;
@@ -78,8 +78,8 @@ void HandOut(size_t count, const OperationFn& operation, Submitted& submitted, r
   }
 }
 
-// Runs `submit`, and then runs `hand_out` on the submitted operations. `submit` must put its `count` operations into
-// its second argument before it allocates anything.
+// Runs `submit`, and then `hand_out` on the submitted operations. `submit` must put its `count` operations into its
+// second argument before it allocates anything.
 template <typename SubmitFn, typename HandOutFn>
 ronda_status Submit(const char* function, const ronda_handle* handles, size_t count, const SubmitFn& submit,
                     const HandOutFn& hand_out) {
@@ -94,7 +94,7 @@ ronda_status Submit(const char* function, const ronda_handle* handles, size_t co
   });
 }
 
-// Like Submit(), for operations whose result in the runtime is passed to the caller unchanged. `submit` may set `op`.
+// Like Submit(), for operations whose runtime result goes to the caller unchanged. `submit` may set `op`.
 template <typename SubmitFn>
 ronda_status SubmitAsItIs(const char* function, const OpType& op, ronda_handle* handles, size_t count,
                           const SubmitFn& submit) {
@@ -125,7 +125,7 @@ ronda_status SubmitOne(const char* function, const Args* args, ronda_handle* han
 template <typename Args>
 ronda_status SubmitGroup(const char* function, const Args* args, size_t count, const char* group,
                          ronda_handle* handles) {
-  // A group without operations has no handles, so `handles` may be null.
+  // An empty group has no handles, so `handles` may be null.
   if (count == 0) return CallWithSession([](Session&) { return Outcome(); });
   OpType op = OpType::kAllreduce;
   return SubmitAsItIs(function, op, handles, count, [&](Session& session, Submitted* submitted) -> absl::Status {
@@ -156,7 +156,7 @@ absl::Status AllgatherObject(const ronda_object_args* args, Session& session, Su
   return SubmitTo(session, &object, &submitted->handles());
 }
 
-// Says how the gathered values become the result of a sparse allreduce.
+// How the gathered values become the result of a sparse allreduce.
 struct SparseValues {
   bool averages = false;
   DType dtype = DType::kFloat32;
@@ -220,17 +220,17 @@ ronda_status Refuse(ronda_process_set set, const char* name, const Channel* chan
   });
 }
 
-// The session of a blocking call. A BlockingCall releases the session before it waits outside the runtime, because the
-// end of a rank waits until no call holds the rank's session. If a rank is a thread, and its body has thrown, a call
-// that held the session would keep the rank from ending.
+// The session of a blocking call. Released before the call waits outside the runtime, because a rank cannot end while a
+// call holds its session. If a rank is a thread whose body has thrown, a call that held the session would prevent the
+// rank from ending.
 class BlockingCall {
  public:
   explicit BlockingCall(std::shared_ptr<Session> session) : session_(std::move(session)) {}
 
   const Session& session() const { return *session_; }
 
-  // Submits the operation and waits for its end, but at most until MonotonicTime() reaches `deadline`. Returns the
-  // operation's handle. The content of `*submission` is lost.
+  // Submits the operation and waits until it completes or MonotonicTime() reaches `deadline`. Returns the operation's
+  // handle. Leaves `*submission` in an unspecified state.
   // Errors: the errors of the submission.
   absl::StatusOr<std::shared_ptr<Handle>> Run(Submission* submission, absl::Duration deadline) {
     if (session_->owns_runtime() && !Session::Names(*submission)) {
@@ -266,7 +266,7 @@ ronda_status CallAndWait(const Body& body) {
   });
 }
 
-// How long a call waits, and where it stores the handle of its operation.
+// How long a call waits, and where it stores the handle of an unfinished operation.
 struct WaitLimit {
   absl::Duration deadline = absl::InfiniteDuration();  // of MonotonicTime()
   ronda_handle* handle = nullptr;
@@ -286,15 +286,15 @@ ronda_status RunOne(const Args* args, WaitLimit limit = {}) {
         *limit.handle = globals().handles.Add(Operation(*handle, op));
         return {};
       } catch (const std::bad_alloc&) {
-        // A caller that gets an error may free the buffers, so the operation has to end first.
+        // A caller that gets an error may free the buffers, so the operation must complete first.
       }
     }
     return Failure((*handle)->Wait(), Answer::kCompletion);
   });
 }
 
-// Returns the outcome of a group's operations. In general all operations of a group have the same error, or none has an
-// error. Only an error of a device may affect one bucket and not the next.
+// Returns the outcome of a group's operations. Normally either all operations of a group have the same error, or none
+// has an error. Only a device error can affect one bucket and not the next.
 Outcome EndOfGroup(std::vector<std::shared_ptr<Handle>>* handles) {
   absl::Status first_error;
   for (const std::shared_ptr<Handle>& handle : *handles) first_error.Update(handle->Wait());
@@ -317,7 +317,7 @@ ronda_status RunGroup(const Args* args, size_t count, const char* group) {
 }  // namespace
 }  // namespace ronda
 
-// Defines the header's functions for operations on one tensor. Only the conversion of their arguments differs
+// Defines the functions of the header for operations on one tensor. Only the conversion of their arguments differs
 // (arguments.cc).
 
 #define RONDA_SUBMIT(operation, OPERATION)                                                             \
@@ -335,7 +335,7 @@ RONDA_TENSOR_OPERATIONS(RONDA_SUBMIT)
 RONDA_GROUPED_OPERATIONS(RONDA_SUBMIT_GROUP)
 #undef RONDA_SUBMIT_GROUP
 
-// The blocking functions of the C ABI: each of them waits until its operation has ended, and leaves no handle.
+// The blocking functions of the C ABI: each waits until its operation has completed, and creates no handle.
 #define RONDA_RUN(operation, OPERATION) \
   ronda_status ronda_##operation(const ronda_##operation##_args* args) { return ronda::RunOne(args); }
 RONDA_BLOCKING_OPERATIONS(RONDA_RUN)

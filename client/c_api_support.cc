@@ -31,7 +31,7 @@
 namespace ronda {
 namespace {
 
-// Converts codes that mean the same in all parts of the runtime.
+// Converts the codes that mean the same in all parts of the runtime.
 ronda_status CommonStatus(absl::StatusCode code) {
   switch (code) {
     case absl::StatusCode::kOk:
@@ -49,8 +49,8 @@ ronda_status CommonStatus(absl::StatusCode code) {
   }
 }
 
-// Returns the status of the C ABI for an error at the start of a job. If no rank has failed, and the ranks still cannot
-// connect to each other, the setup of the job is wrong.
+// Returns the C ABI status for an error at the start of a job. If no rank has failed but the ranks cannot connect, the
+// setup of the job is wrong.
 ronda_status StartupStatus(absl::StatusCode code) {
   switch (code) {
     case absl::StatusCode::kInvalidArgument:
@@ -173,8 +173,8 @@ Outcome DefaultRuntime::Stop() {
   }
   const absl::Status status = session->runtime().Shutdown();
   const std::shared_ptr<const Device> device = session->runtime().device();
-  // Releases this reference to the session now. If it is the last reference, the transport ends before the next
-  // Start(), which may connect to the same ranks again.
+  // Releases this reference to the session now. If it is the last one, the transport ends before the next Start(),
+  // which may connect to the same ranks again.
   session.reset();
   MutexLock lock(&mu_);
   if (device != nullptr && usable_.ok()) usable_ = device->CheckUsable();
@@ -268,7 +268,7 @@ const HandleTable::Slot* HandleTable::SlotLocked(ronda_handle id) const {
 }
 
 HandleTable::Slot* HandleTable::SlotLocked(ronda_handle id) {
-  // This code uses static_cast, because with std::as_const() clang does not see that both objects have the same mutex.
+  // Uses static_cast, because with std::as_const() clang's analysis does not see that both objects have the same mutex.
   return const_cast<Slot*>(static_cast<const HandleTable*>(this)->SlotLocked(id));
 }
 
@@ -348,8 +348,8 @@ Output SparseAverage::Read(const OperationResult& result, Output plain) const {
 
 namespace {
 
-// The text of this thread's last error. The pointer is into the thread's LastErrorStorage, or to a literal if memory
-// was exhausted.
+// The text of this thread's last error. Points into the thread's LastErrorStorage, or to a literal if memory was
+// exhausted.
 constinit thread_local const char* last_error = "";
 
 struct LastErrorStorage {
@@ -359,12 +359,12 @@ struct LastErrorStorage {
   std::string text;
 };
 
-// The globals of this process. In a child of fork(), the child's globals point to the parent's globals, so that leak
-// checkers do not report the parent's globals.
+// The globals of this process. In a forked child, the child's globals point to the parent's, so that leak checkers do
+// not report the latter.
 std::atomic<Globals*> current_globals{nullptr};
 
-// Runs in a child of fork(), before fork() returns there. Takes no lock, because another thread of the parent may have
-// held the lock at the fork().
+// Runs in a forked child before fork() returns there. Takes no lock, because another thread of the parent may have held
+// it during the fork.
 void LeaveTheParentsJob() {
   Globals* const parents = current_globals.load(std::memory_order_acquire);
   if (parents == nullptr) return;
@@ -375,15 +375,14 @@ void LeaveTheParentsJob() {
   RankContexts::Leave();
 }
 
-// How long the exiting process waits until the other ranks know of its exit. A rank that does not know of the exit
-// after this time reports that the exiting rank has died.
+// How long an exiting process waits for the other ranks to learn of its exit. A rank that has not learned of the exit
+// by then reports that the exiting rank has died.
 constexpr std::chrono::seconds kExitTimeout(1);
 
-// Runs after the program's atexit() functions and its destructors of static objects, because these may still call
-// Ronda, and may shut Ronda down. AnnounceExit() changes nothing in this process, because other threads may still be in
-// calls, and hold locks. A separate thread does the work that may wait, and the exiting thread waits only a short time
-// for the separate thread. If all programs of a job end without ronda_shutdown(), the announcement keeps the last ranks
-// from reporting the first ranks as failed.
+// Runs after the program's atexit() functions and static destructors, because these may still call Ronda and may shut
+// it down. Changes nothing in this process, because other threads may still be in calls and hold locks. A separate
+// thread does the work that may block, and the exiting thread waits for it only briefly. If all programs of a job exit
+// without ronda_shutdown(), this announcement keeps the last ranks from reporting the first ones as failed.
 [[gnu::destructor]] void AnnounceExit() {
   const Globals* const globals = current_globals.load(std::memory_order_acquire);
   if (globals == nullptr || globals->process != getpid() || !globals->runtime.Exists()) return;
@@ -396,12 +395,12 @@ constexpr std::chrono::seconds kExitTimeout(1);
     std::thread(std::move(tell)).detach();
     told.wait_for(kExitTimeout);
   } catch (const std::exception&) {
-    // If memory or a thread for the announcement is missing, the other ranks still see that the process has ended.
+    // Without memory or a thread for the announcement, the other ranks still see that the process has exited.
   }
 }
 
 Globals& MakeGlobals() {
-  // If pthread_atfork() has no memory, the globals could not be allocated, either.
+  // If pthread_atfork() runs out of memory, the globals could not be allocated either.
   static const int registered = pthread_atfork(nullptr, nullptr, LeaveTheParentsJob);
   if (registered != 0) throw std::bad_alloc();
   auto made = std::make_unique<Globals>();
@@ -426,7 +425,7 @@ std::shared_ptr<Session> CurrentSession() {
 const char* LastErrorText() { return last_error; }
 
 ronda_status FailWith(Outcome outcome) {
-  // An empty text means that memory for the text was exhausted.
+  // An empty text means that there was no memory for the text.
   if (outcome.text.empty()) return FailWithLiteral(outcome.code, "out of memory");
   std::string& storage = PerThread<LastErrorStorage>::Get().text;
   storage = std::move(outcome.text);
@@ -440,8 +439,7 @@ ronda_status FailWithLiteral(ronda_status code, const char* text) noexcept {
 }
 
 ronda_status FailWithException(const std::exception& error) noexcept {
-  // The exception owns its text. Copying the text may throw another exception, which would end the process because of
-  // noexcept.
+  // The exception owns its text. Copying the text may throw again, which would end the process because of noexcept.
   try {
     const auto* const of_system = dynamic_cast<const std::system_error*>(&error);
     if (of_system != nullptr && of_system->code() == std::errc::resource_unavailable_try_again) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The base of the C ABI's functions: outcomes with error texts, the session of the process, and the table that maps
+// Code shared by the C ABI functions: outcomes with error texts, the session of the process, and the table that maps
 // handle numbers to operations. Call() turns exceptions into error codes.
 #ifndef RONDA_CLIENT_C_API_SUPPORT_H_
 #define RONDA_CLIENT_C_API_SUPPORT_H_
@@ -42,8 +42,7 @@
 
 namespace ronda {
 
-// The part of the runtime that returned a status. An absl code means something different to the caller in each part of
-// the runtime.
+// The part of the runtime that returned a status. What an absl code means to the caller depends on this part.
 enum class Answer {
   kStartup,     // reading the configuration, finding the other ranks
   kSubmission,  // Runtime::Submit
@@ -53,7 +52,7 @@ enum class Answer {
 // Returns the C ABI's code for `code`. Pure.
 ronda_status ToRondaStatus(absl::StatusCode code, Answer from);
 
-// How a call ended, in the C ABI's terms.
+// The result of a call, in terms of the C ABI.
 struct Outcome {
   ronda_status code = RONDA_OK;
   std::string text;  // empty if the code is RONDA_OK
@@ -61,21 +60,20 @@ struct Outcome {
   bool ok() const { return code == RONDA_OK; }
 };
 
-// The Runtime behind the C ABI. The states of a DefaultRuntime follow each other: none, starting, running, stopping,
-// and none again.
+// Owns the session behind the C ABI. Its states form a cycle: none, starting, running, stopping, none.
 //
-// Thread-safe. Start() and Stop() block without holding the lock, so other threads can call Get(), which returns null
-// during that time.
+// Thread-safe. Start() and Stop() block without holding the lock, so other threads can still call Get(), which returns
+// null meanwhile.
 class DefaultRuntime {
  public:
   using Factory = std::function<absl::StatusOr<std::unique_ptr<Session>>()>;
 
   // Calls `factory`, and makes its result the session of the process.
-  // Errors: ALREADY_INITIALIZED; INTERNAL if this process has abandoned a GPU in an earlier job, because a new job of
-  // this rank would wait for that GPU; the factory's errors.
+  // Errors: ALREADY_INITIALIZED; INTERNAL if this process abandoned a GPU in an earlier job, because a new job would
+  // block on that GPU; the factory's errors.
   Outcome Start(const Factory& factory);
 
-  // Shuts the runtime down, and drops it even after an error. Sessions that Get() has returned stay alive, but accept
+  // Shuts down the runtime and drops it, even after an error. Sessions that Get() has returned stay alive, but accept
   // no more tensors.
   // Errors: NOT_INITIALIZED; the job's failure.
   Outcome Stop();
@@ -90,8 +88,8 @@ class DefaultRuntime {
   // Returns whether a runtime has been shut down. Takes no lock, for the same reason as Exists().
   bool has_ended() const { return has_ended_.load(std::memory_order_relaxed); }
 
-  // This process's claim to its rank, which the factory of Start() acquires. The claim is released when the runtime
-  // ends, or when the factory has failed.
+  // The claim of this process to its rank. The factory passed to Start() acquires it. It is released when the runtime
+  // ends or the factory fails.
   RankClaim& claim() { return claim_; }
   const RankClaim& claim() const { return claim_; }
 
@@ -110,10 +108,10 @@ class DefaultRuntime {
   absl::Status usable_ ABSL_GUARDED_BY(mu_);  // the reason why this process can never join a job again, or OK
 };
 
-// Returns whether a process with a job has made this process, or one of its ancestors, by fork().
+// Returns whether this process, or one of its ancestors, was forked by a process that was in a job.
 bool IsForkOfRank();
 
-// Returns the error of calls before ronda_init(), after ronda_shutdown(), and in the forked child of a rank.
+// Returns the error for calls before ronda_init(), after ronda_shutdown(), and in a forked child of a rank.
 Outcome NotInitialized();
 
 // The result of ronda_output(). An Output is valid as long as its operation exists.
@@ -130,17 +128,17 @@ class Interpretation {
  public:
   virtual ~Interpretation() = default;
 
-  // Returns the status that the caller gets for an operation that succeeded in the runtime.
+  // Returns the caller's status for an operation that succeeded in the runtime.
   virtual absl::Status Check(const OperationResult&) const { return absl::OkStatus(); }
 
-  // Returns the output that the caller gets. `plain` is the output in the runtime. The result is valid as long as this
-  // object exists.
+  // Returns the caller's output, given `plain`, the runtime's output. The result is valid as long as this object
+  // exists.
   virtual Output Read(const OperationResult& result, Output plain) const = 0;
 };
 
-// Returns whether a call that makes a stream wait for an operation also waits itself, until the device has done the
-// operation. The function returns true only in an elastic job. A stream that waits for an operation of a failed job
-// goes on with undefined data, and its next work may change the state that outlives the epoch.
+// Returns whether a call that makes a stream wait for an operation also blocks until the device has finished the
+// operation. Returns true only in an elastic job. After a failure, the stream would continue with undefined data, and
+// its next work might change state that outlives the epoch.
 bool WaitsForDevice();
 
 // Call Handle::LaunchesBy, Handle::OrderBefore and Handle::OnLaunch. If WaitsForDevice() is true, MayOrderBy(),
@@ -149,7 +147,7 @@ bool MayOrderBy(const Handle& handle, absl::Duration deadline);
 absl::Status OrderStream(const Handle& handle, WaitingStream& stream);
 absl::Status OnceOrderable(Handle& handle, std::function<void(const absl::Status&)> callback);
 
-// An operation of a C caller: the handle of a submission, and the conversion of the submission's result. Copies of an
+// An operation submitted by a C caller: the handle of the submission, and the conversion of its result. Copies of an
 // Operation refer to the same operation. Creating an Operation allocates nothing.
 //
 // Thread-safe, except for assignment.
@@ -160,7 +158,7 @@ class Operation {
                      std::shared_ptr<const Interpretation> interpretation = nullptr)
       : handle_(std::move(handle)), interpretation_(std::move(interpretation)), op_(op) {}
 
-  // Whether this object refers to an operation. If it refers to none, the caller must not call any other function.
+  // Whether this object refers to an operation. If not, no other function may be called.
   bool exists() const { return handle_ != nullptr; }
 
   OpType op() const { return op_; }
@@ -170,18 +168,18 @@ class Operation {
   // Blocks until the operation has completed, and returns its status.
   absl::Status Wait() const;
 
-  // Waits like Wait(), but at most until MonotonicTime() reaches `deadline`. Returns whether the operation has
-  // completed.
+  // Like Wait(), but gives up when MonotonicTime() reaches `deadline`. Returns whether the operation has completed.
   bool WaitUntil(absl::Duration deadline) const { return handle_->WaitUntil(deadline); }
 
-  // Makes `stream` (a cudaStream_t) wait for an operation on GPU memory, by OrderStream().
+  // Calls OrderStream(), which makes `stream` (a cudaStream_t) wait for this operation if its buffers are in GPU
+  // memory.
   absl::Status OrderBefore(void* stream) const;
 
   // Blocks until OrderBefore() would not block, but at most until MonotonicTime() reaches `deadline`. Returns whether
   // OrderBefore() would not block.
   bool MayOrderBy(absl::Duration deadline) const { return ronda::MayOrderBy(*handle_, deadline); }
 
-  // Records in this copy that a stream waits for the operation, so that no thread has to wait for the operation.
+  // Records in this copy that a stream waits for the operation, so no thread needs to.
   void MarkOrdered() { is_ordered_ = true; }
   bool is_ordered() const { return is_ordered_; }
 
@@ -203,31 +201,31 @@ class Operation {
   bool is_ordered_ = false;
 };
 
-// The operations that C callers hold, by number. No number is used twice, so a released number, or a number of an
-// earlier job, cannot refer to another operation's handle.
+// The operations that C callers hold, by number. Numbers are never reused, so a released number, or one from an earlier
+// job, cannot refer to another operation.
 //
-// A number consists of the index of the operation's slot and a count of the slot's uses, so finding an operation is an
-// array access. Slots are reused. A slot whose count has reached its maximum stays empty.
+// A number combines the index of the operation's slot with the slot's use count, so a lookup is one array access. Slots
+// are reused. A slot whose use count has reached its maximum is retired.
 //
 // Thread-safe.
 class HandleTable {
  public:
-  // Reserves room for `count` operations before they are submitted, so that keeping them cannot fail later. Throws
-  // std::bad_alloc if memory is exhausted, or if the table already has room for 2^24 operations. Each reservation is
-  // used by one call of Add, or returned by Unreserve.
+  // Reserves room for `count` operations before they are submitted, so that adding them cannot fail afterwards. Throws
+  // std::bad_alloc if memory is exhausted, or if the table would need more than 2^24 slots. Each reservation is
+  // consumed by one Add() or returned by Unreserve().
   void Reserve(size_t count);
   void Unreserve(size_t count);
 
-  // Keeps `operation` until Remove(). Unless room is reserved, may throw the exceptions of Reserve().
+  // Keeps `operation` until Remove(). May throw like Reserve() if no room is reserved.
   ronda_handle Add(Operation operation);
 
-  // Returns the operation, or one for which exists() is false if `id` was never given out or has been removed.
+  // Returns the operation, or one whose exists() is false if `id` was never issued or has been removed.
   Operation Find(ronda_handle id) const;
 
   // Calls Operation::MarkOrdered for the operation, if it is still in the table.
   void MarkOrdered(ronda_handle id);
 
-  // Removes the operation and returns it, with the same result as Find() if the operation is not in the table.
+  // Removes the operation and returns it. If the operation is not in the table, returns the same as Find().
   Operation Remove(ronda_handle id);
 
  private:
@@ -241,7 +239,7 @@ class HandleTable {
 
   static size_t IndexOf(ronda_handle id) { return static_cast<size_t>(id) & ((size_t{1} << kIndexBits) - 1); }
 
-  // Returns nullptr if `id` was never given out or has been removed.
+  // Returns nullptr if `id` was never issued or has been removed.
   const Slot* SlotLocked(ronda_handle id) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   Slot* SlotLocked(ronda_handle id) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
@@ -253,14 +251,13 @@ class HandleTable {
   size_t reserved_ ABSL_GUARDED_BY(mu_) = 0;       // how many free slots are reserved
 };
 
-// A broadcast of bytes whose number only the root knows. Ronda implements this broadcast as an allgather to which only
-// the root contributes bytes. The root adds one byte, so that all ranks see which ranks act as root even if the object
-// is empty.
+// A broadcast of bytes whose length only the root knows. Implemented as an allgather to which only the root contributes
+// bytes. The root appends one extra byte, so that all ranks see which ranks acted as root even if the object is empty.
 //
 // Thread-safe.
 class ObjectBroadcast : public Interpretation {
  public:
-  // The arguments of a rank. The plan owns the bytes that the rank sends, and must outlive the operation.
+  // The arguments of one rank. The plan owns the bytes that the rank sends, and must outlive the operation.
   struct Plan {
     std::string name;
     RankId root = 0;
@@ -268,8 +265,9 @@ class ObjectBroadcast : public Interpretation {
     std::string contribution;
   };
 
-  // Changes `object`, which has the caller's bytes and root, into the submission of `rank`.
-  // Errors: INVALID_ARGUMENT if the root is not one of `members`, or the bytes of the root are null.
+  // Turns `object`, which has the caller's bytes and root, into the submission of `rank`.
+  // Errors: INVALID_ARGUMENT if the root is not one of `members`, or if this rank is the root and passes null for a
+  // nonempty object.
   static absl::StatusOr<std::unique_ptr<Plan>> Prepare(std::shared_ptr<const Group> members, RankId rank,
                                                        Submission* object);
 
@@ -285,7 +283,7 @@ class ObjectBroadcast : public Interpretation {
     return Operation(handle, OpType::kAllgather, std::make_shared<ObjectBroadcast>(handle, std::move(plan)));
   }
 
-  // Errors: FAILED_PRECONDITION if another rank acts as the root, or if the root does not act as the root.
+  // Errors: FAILED_PRECONDITION if a rank other than the root acted as root, or the root did not.
   absl::Status Check(const OperationResult& result) const override;
 
   Output Read(const OperationResult& result, Output plain) const override;
@@ -295,13 +293,12 @@ class ObjectBroadcast : public Interpretation {
   const std::shared_ptr<const Plan> plan_;
 };
 
-// The values of a sparse average, which are the result of an allgather, divided by the number of ranks that the average
-// counts.
+// The values of a sparse average: the result of an allgather, divided by the number of ranks that the average counts.
 //
 // Thread-safe.
 class SparseAverage : public Interpretation {
  public:
-  // `row` is the number of elements of a row of values.
+  // `row` is the number of elements in one row of values.
   SparseAverage(DType dtype, int64_t row) : dtype_(dtype), row_(row) {}
 
   // Returns the operation whose result is the averaged values.
@@ -318,10 +315,10 @@ class SparseAverage : public Interpretation {
   mutable std::vector<std::byte> averages_ ABSL_GUARDED_BY(mu_);  // empty until they are requested
 };
 
-// The state of the C ABI, except the state of single threads and of the handler of SIGTERM (stop.h).
+// The state of the C ABI, except per-thread state and the SIGTERM handler's state (stop.h).
 struct Globals {
-  // The globals of the parent process, or null if the parent had not called Ronda before it forked this process. This
-  // process never changes the parent's globals, because threads that do not exist in this process may hold their locks.
+  // The globals of the parent process, or null if the parent had not called Ronda before the fork. This process never
+  // changes them, because their locks may be held by threads that do not exist here.
   const Globals* parents = nullptr;
   const pid_t process = getpid();  // a copy made by clone(), without fork(), has its parent's number
   DefaultRuntime runtime;
@@ -332,17 +329,16 @@ struct Globals {
   std::once_flag unknown_variables_told;
 };
 
-// Returns the globals. The globals are never destroyed, because threads of the trainer may still use them when the
-// process exits. A child of fork() gets new globals, in which no job is initialised, because the job's threads do not
-// exist in the child. Therefore the end of a child does not end its parent's rank.
+// Returns the globals. They are never destroyed, because trainer threads may still use them when the process exits. A
+// forked child gets new globals without a job, because the job's threads do not exist in the child. The exit of the
+// child therefore does not end the parent's rank.
 Globals& globals();
 
-// Returns the session of the rank for which the calling thread acts, or null if the rank has no session or its session
-// has ended.
+// Returns the session of the calling thread's rank, or null if that rank has no session or its session has ended.
 std::shared_ptr<Session> CurrentSession();
 
-// The memory for this thread's submissions, which is kept between calls. Each call uses the memory until the call
-// returns, and leaves no handles in it.
+// This thread's memory for submissions, kept between calls. A call uses it until the call returns, and leaves no
+// handles in it.
 struct Scratch {
   Submission submission;
   std::vector<Submission> group;
@@ -350,7 +346,7 @@ struct Scratch {
 };
 Scratch& scratch();
 
-// LastErrorText() returns the result of ronda_last_error() in this thread. The FailWith functions set this result.
+// LastErrorText() returns what ronda_last_error() returns in this thread. The FailWith functions set it.
 const char* LastErrorText();
 ronda_status FailWith(Outcome outcome);
 ronda_status FailWithLiteral(ronda_status code, const char* text) noexcept;
@@ -381,12 +377,12 @@ Outcome WriteSized(const T& known, T* to, absl::string_view type) {
 absl::StatusOr<absl::Duration> DeadlineOf(absl::string_view function, double timeout_s);
 Outcome UnknownHandle(absl::string_view function, ronda_handle handle);
 
-// Runs the body of a C function, which returns an Outcome. An exception that leaves the body becomes an error code, so
-// no exception leaves Call().
+// Runs the body of a C function, which returns an Outcome. An exception thrown by the body becomes an error code;
+// Call() itself never throws.
 template <typename Body>
 ronda_status Call(const Body& body) noexcept {
-  // The first access of a thread to its last error allocates memory. A thread that must report that memory is exhausted
-  // could no longer allocate this memory.
+  // A thread's first access to its last error allocates memory. This call makes that access now: once memory is
+  // exhausted, the allocation could fail, and the thread could not report that error.
   LastErrorText();
   try {
     Outcome outcome = body();

@@ -16,8 +16,8 @@ void CallOrder::Add(uint64_t signature) {
 void CallOrder::Follow(uint64_t call) {
   if (step_ > 0 && SignatureOf(call) != SignatureOf(call - step_)) {
     step_ = 0;
-    // A step that has repeated for at least kMostInStep calls was not part of a longer step, so CallOrder needs less
-    // evidence again.
+    // A step that has repeated for at least kMostInStep calls was not part of a longer step, so the required evidence
+    // is reset.
     evidence_ = lasted_ >= kMostInStep ? kEvidence : std::min(2 * evidence_, kMostEvidence);
   }
   if (step_ > 0) {

@@ -8,19 +8,19 @@
 
 namespace ronda {
 
-// Gives names to calls that have no name. Each call gets one of kNames numbers. The n-th call of a rank gets the same
-// number as the n-th call of every other rank.
+// Assigns a name, one of kNames numbers, to each unnamed call, so that the n-th unnamed call has the same name on every
+// rank.
 //
 // The name of a call depends only on the signatures of the earlier calls, not on time or on its own signature. Ranks
-// that have made the same calls therefore give their next call the same name. If the next calls of two ranks differ,
-// the two requests still have one name, so Ronda compares the requests and finds the difference.
+// that have made the same calls so far therefore give their next call the same name. If the next calls of two ranks
+// differ, both requests still have the same name, so Ronda compares them and finds the difference.
 //
-// A program that repeats its steps gets the same names in each step. CallOrder finds a step of p calls if each of the
-// last n calls equals the call p positions earlier, where n is the larger of p and kEvidence. Calls then get the same p
-// names again and again, until a call differs from the call p positions earlier. Without a step, calls get all kNames
-// names in turn. If several p fit, CallOrder chooses the smallest. The smallest p may be wrong, because a run of equal
-// calls may be part of a longer step. After a step has ended early, CallOrder therefore requires twice as many repeated
-// calls before it finds the next step.
+// A program that repeats its steps gets the same names in each step. CallOrder detects a step of p calls when each of
+// the last n calls equals the call p positions earlier, where n is the larger of p and kEvidence. The following calls
+// cycle through the same p names until a call differs from the call p positions earlier. While no step is detected,
+// calls cycle through all kNames names. If several p fit, CallOrder chooses the smallest. That p may be wrong, because
+// a run of equal calls may be part of a longer step. When a step ends early, CallOrder therefore doubles the number of
+// repeated calls that it requires to detect the next step.
 //
 // Thread-compatible.
 class CallOrder {
@@ -33,7 +33,7 @@ class CallOrder {
 
   CallOrder() : signatures_(kRemembered), names_(kRemembered), runs_(kMostInStep + 1) {}
 
-  // Returns how many calls have been added, which is the number of the next call.
+  // Returns the number of calls added so far, which is also the index of the next call.
   uint64_t count() const { return count_; }
 
   uint64_t NextName() const { return next_name_; }
@@ -42,23 +42,23 @@ class CallOrder {
   // REQUIRES: `call` is one of the last kRemembered calls.
   uint64_t NameOf(uint64_t call) const { return names_[call % kRemembered]; }
 
-  // Adds the next call, which has the name NextName(). Calls that may be one collective operation have equal
-  // signatures.
+  // Adds the next call, which has the name NextName(). Calls that can belong to the same collective operation have
+  // equal signatures.
   void Add(uint64_t signature);
 
-  // Forgets `call` and all earlier calls, because the ranks have made different calls up to `call`, and may have found
-  // different steps. The names of the following calls are then equal on all ranks that call RestartAfter(), however
-  // late they call it. If RestartAfter() is called several times, the greatest `call` counts.
+  // Forgets `call` and all earlier calls, because the ranks' calls up to `call` differed, so the ranks may have
+  // detected different steps. The following calls then have the same names on all ranks that call RestartAfter(), no
+  // matter when they call it. Of several RestartAfter() calls, the one with the greatest `call` takes effect.
   void RestartAfter(uint64_t call);
 
  private:
   uint64_t SignatureOf(uint64_t call) const { return signatures_[call % kRemembered]; }
-  // Processes `call`, which is the last call so far, and sets the name of the next call.
+  // Processes `call`, after all earlier calls have been processed, and sets the name of the next call.
   void Follow(uint64_t call);
-  // Returns how many calls in a row, up to `call`, equal the call `distance` positions earlier. Counts only calls that
-  // are remembered.
+  // Returns how many consecutive calls, ending with `call`, equal the call `distance` positions earlier. Counts only
+  // remembered calls.
   uint64_t RunOf(uint64_t call, uint64_t distance) const;
-  // Updates runs_. Returns the length of the step that repeats up to `call`, or 0 if no step repeats.
+  // Updates runs_. Returns the length of the step that repeats up to `call`, or 0 if there is none.
   uint64_t FindStep(uint64_t call);
 
   std::vector<uint64_t> signatures_;  // of the last calls, by the number of the call

@@ -11,8 +11,8 @@
 namespace ronda {
 namespace {
 
-// A step and a rank are packed into one number. The largest of these numbers comes from the rank with the most steps,
-// or from the lowest of several such ranks.
+// Packs a step and a rank into one number. The largest such number belongs to the rank with the most steps or, among
+// several such ranks, to the lowest rank.
 constexpr int64_t kRanks = int64_t{1} << 20;
 constexpr int64_t kMaxStep = int64_t{1} << 40;
 
@@ -20,7 +20,7 @@ int64_t KeyOf(int64_t step, RankId rank) { return step < 0 ? -1 : step * kRanks 
 int64_t StepOf(int64_t key) { return key < 0 ? -1 : key / kRanks; }
 RankId RankOf(int64_t key) { return static_cast<RankId>(kRanks - 1 - key % kRanks); }
 
-// The indices of the numbers in StateFacts.
+// Indices into StateFacts.
 constexpr size_t kClean = 0;     // the key of this rank's complete state; -1: it has none
 constexpr size_t kSnapshot = 1;  // the key of its snapshot; -1: it has none
 constexpr size_t kHasState = 2;  // 0 or 1
@@ -82,7 +82,7 @@ class ElasticMember::Use {
   Use(const Use&) = delete;
   Use& operator=(const Use&) = delete;
 
-  // Returns the channel, or null if another thread uses it.
+  // Returns the channel, or null if another thread is using it.
   MemberChannel* channel() const { return channel_.get(); }
 
  private:

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // A process as a member of an elastic job. The launcher gives the member a rank in each epoch. The member counts the
-// steps that its state has seen. When the ranks of an epoch have joined, they choose the rank with the newest state.
+// steps applied to its state. Once all ranks of an epoch have joined, they choose the rank with the newest state.
 #ifndef RONDA_CLIENT_ELASTIC_H_
 #define RONDA_CLIENT_ELASTIC_H_
 
@@ -23,27 +23,27 @@
 
 namespace ronda {
 
-// The progress of this process's training state: the number of steps that the state has seen, and whether an update is
-// changing the state, so that it is incomplete. A process that has just started has no state.
+// The progress of this process's training state: how many steps have been applied to it, and whether an update is under
+// way, which makes the state incomplete. A process that has just started has no state.
 //
-// One thread changes the marks of progress; any thread may read the marks. Changing a mark costs a load and a store.
+// Only one thread may write the marks; any thread may read them. A write costs a load and a store.
 class StepMarks {
  public:
   void BeginUpdate() { word_.store(word_.load(std::memory_order_relaxed) | kInconsistent, std::memory_order_release); }
 
-  // Ends an update. The state has seen one more step, or, after BringTo(), the number of steps that BringTo() has set.
+  // Ends an update. Increments the number of steps, or sets it to the step passed to BringTo().
   void EndUpdate();
 
-  // Call this function before this rank receives the state of `step` from another rank. After BringTo(), the next
-  // EndUpdate() sets the number of steps to `step`. If `step` is nullopt, the rank receives no state.
+  // Must be called before this rank receives the state of `step` from another rank. The next EndUpdate() then sets the
+  // number of steps to `step`. If `step` is nullopt, the rank receives no state.
   void BringTo(std::optional<int64_t> step) { target_.store(step.value_or(-1), std::memory_order_relaxed); }
 
-  // Records that the process has a state, which has seen 0 steps.
+  // Records that the process has a state, to which 0 steps have been applied.
   void Begin() { word_.store(0, std::memory_order_release); }
 
   bool has_state() const { return word() != kNone; }
   bool is_inconsistent() const { return has_state() && (word() & kInconsistent) != 0; }
-  // Returns the number of complete steps, or -1 without a state.
+  // Returns the number of complete steps, or -1 if there is no state.
   int64_t steps() const { return has_state() ? word() >> 1 : -1; }
 
  private:
@@ -56,12 +56,12 @@ class StepMarks {
   std::atomic<int64_t> target_{-1};
 };
 
-// The numbers with which a rank describes its state to the other ranks. The ranks compute the maximum of each number,
-// so afterwards all ranks have the same numbers. See DecideSource().
+// The numbers that describe a rank's state to the other ranks. The ranks take the maximum of each number, so all ranks
+// end up with the same numbers. See DecideSource().
 using StateFacts = std::array<int64_t, 4>;
 
-// Returns this rank's StateFacts. `snapshot_step` is the step of the newest snapshot, a complete copy of the state that
-// the rank keeps. `snapshot_step` is negative if the rank keeps no snapshot.
+// Returns this rank's StateFacts. `snapshot_step` is the step of the newest snapshot (a complete copy of the state) on
+// this rank, or negative if there is none.
 // Errors: INVALID_ARGUMENT for a step beyond 2^40.
 absl::StatusOr<StateFacts> FactsOf(const StepMarks& marks, int64_t snapshot_step, RankId rank);
 
@@ -73,7 +73,7 @@ struct StateSource {
   bool any_behind = false;   // at least one rank needs the state
 };
 
-// Chooses the source of the state. The source is the lowest of the ranks whose complete state has seen the most steps.
+// Chooses the source of the state. The source is the lowest rank among those whose complete state has the most steps.
 // If no rank has a complete state, or a snapshot is newer, the source is the lowest rank with the newest snapshot. If
 // no rank has a state yet, the source is rank 0. Pure, so the result is the same on all ranks.
 // Errors: DATA_LOSS if every state is incomplete, and no rank has a snapshot.
@@ -83,8 +83,8 @@ absl::StatusOr<StateSource> DecideSource(const StateFacts& maxima, int size);
 // launcher.
 class ElasticMember {
  public:
-  // Returns whether this process is a member of an elastic job. Errors: INVALID_ARGUMENT, with the name of a variable
-  // that has a wrong value.
+  // Returns whether this process is a member of an elastic job. Errors: INVALID_ARGUMENT that names a variable with a
+  // wrong value.
   absl::StatusOr<bool> IsMember(const EnvironmentReader& environment);
 
   // Returns whether IsMember() has returned true. Costs a load.
@@ -101,8 +101,7 @@ class ElasticMember {
   absl::Status Leave();
 
  private:
-  // The right to use the channel. Only one thread at a time has this right. The thread that has it uses the channel
-  // without holding the lock.
+  // Exclusive use of the channel by one thread, which uses the channel without holding the lock.
   class Use;
 
   std::atomic<bool> is_known_member_{false};

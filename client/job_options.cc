@@ -75,7 +75,7 @@ class Replacements {
   void Set(VariableName name, int64_t value) { values_[name.c_str()] = absl::StrCat(value); }
   void Hide(VariableName name) { values_[name.c_str()] = std::nullopt; }
 
-  // Returns the names of the variables that options have set, for error messages.
+  // Returns the names of the variables that the options have set, for error messages.
   std::string Origin() const {
     std::vector<absl::string_view> names;
     for (const auto& [name, value] : values_) {
@@ -142,7 +142,7 @@ absl::StatusOr<JobVariables> OverrideEnvironment(const ronda_options* options, E
   if (known.secret != nullptr) variables.Set("RONDA_JOB_SECRET", known.secret);
   if (known.epoch != 0) variables.Set("RONDA_EPOCH", known.epoch);
   return JobVariables{.reader = variables.Over(std::move(environment)), .origin = variables.Origin()};
-  // The static analyzer does not see that the reader, a std::function, keeps its memory when it moves into the
+  // The static analyzer does not see that the reader, a std::function, keeps its memory when it is moved into the
   // StatusOr.
 }  // NOLINT(clang-analyzer-cplusplus.NewDeleteLeaks)
 

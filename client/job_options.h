@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Reads ronda_options, the settings with which a program that calls ronda_init() overrides the environment. Pure.
+// Reads ronda_options, the settings that a program passes to ronda_init() to override the environment. Pure.
 #ifndef RONDA_CLIENT_JOB_OPTIONS_H_
 #define RONDA_CLIENT_JOB_OPTIONS_H_
 
@@ -34,23 +34,24 @@ struct JobVariables {
   std::string origin;  // for errors about those variables: " (ronda_options gives RONDA_RANK, RONDA_SIZE)"; or empty
 };
 
-// If the options give a size, they replace RONDA_RANK, RONDA_SIZE, and the local rank and size. Options that give a
-// size also hide the cross rank and the cross size, which options cannot give. Replaces RONDA_MASTER_ADDR,
-// RONDA_MASTER_PORT, RONDA_JOB_SECRET and RONDA_EPOCH if the corresponding option is given. A size with a port
-// describes the job completely, so it also hides RONDA_JOB_ID, which may come from an outer job. A null `options`
-// replaces nothing. Pure. Does not check the values, because the code that reads the variables checks them.
+// A size in the options replaces RONDA_RANK and RONDA_SIZE. It also hides the local and cross ranks and sizes; of
+// these, the options can only set the local ones. Replaces RONDA_MASTER_ADDR, RONDA_MASTER_PORT, RONDA_JOB_SECRET and
+// RONDA_EPOCH if the corresponding option is given. A size with a port describes the job completely, so the two also
+// hide RONDA_JOB_ID, which may come from an outer job. A null `options` replaces nothing. Pure. Does not validate the
+// values; the code that reads the variables does.
 //
 // Errors: INVALID_ARGUMENT if an option needs another option that is missing, or if struct_size is wrong.
 absl::StatusOr<JobVariables> OverrideEnvironment(const ronda_options* options, EnvironmentReader environment);
 
 // Returns the environment of a member of an elastic job in the epoch of `place`. Replaces ranks, sizes, RONDA_EPOCH
-// and, if `place` has an address, RONDA_MASTER_ADDR and RONDA_MASTER_PORT, because `environment` has the values of an
-// earlier epoch. Pure.
+// and, if `place` has an address, RONDA_MASTER_ADDR and RONDA_MASTER_PORT, because their values in `environment` belong
+// to an earlier epoch. Pure.
 EnvironmentReader EnvironmentAt(const EpochPlace& place, EnvironmentReader environment);
 
-// Returns whether the program gives the process its rank in `options`, which then replaces the rank from the launcher.
-// A null `options` gives no rank.
-// Errors: INVALID_ARGUMENT for an epoch without a rank in an elastic job, because there the launcher counts the epochs.
+// Returns whether `options` give this process its rank, which then takes precedence over the launcher's. Null `options`
+// give no rank.
+// Errors: INVALID_ARGUMENT if the options give an epoch but no size, because in an elastic job the launcher numbers the
+// epochs.
 absl::StatusOr<bool> HasOwnPlace(const ronda_options* options);
 
 }  // namespace ronda

@@ -10,14 +10,13 @@
 
 namespace ronda {
 
-// Gives each thread its own T, which PerThread creates when the thread first asks for its T.
+// Gives each thread its own T, created on the thread's first access.
 //
-// A thread_local object with a destructor is destroyed while its thread may still run the program's code. The program's
-// code may run in destructors of other thread_local objects and of POSIX's thread keys. In the main thread the
-// program's code may also run in functions of atexit() and in destructors of static objects. PerThread works in all of
-// these destructors and functions. The main thread's T is never destroyed. PerThread's own thread key destroys the T of
-// another thread when the thread ends. If a thread asks for its T after the T has been destroyed, PerThread creates a
-// new T.
+// A thread_local object with a destructor is destroyed while its thread may still run program code, in destructors of
+// other thread_local objects and of POSIX thread keys. In the main thread, program code may also run in atexit()
+// functions and in destructors of static objects. PerThread works in all of these. The main thread's T is never
+// destroyed. In other threads, a POSIX thread key destroys the T when the thread ends. A thread that asks for its T
+// after that gets a new one.
 template <typename T>
 class PerThread {
  public:
@@ -29,14 +28,14 @@ class PerThread {
     return made != nullptr ? *made : Make();
   }
 
-  // Returns this thread's T, or nullptr if the thread has not asked for it yet.
+  // Returns this thread's T, or nullptr if there is none.
   static T* IfMade() { return current_; }
 
  private:
   static T& Make() {
     static const std::optional<pthread_key_t> key = NewKey();
     auto made = std::make_unique<T>();
-    // If no thread key could be created, the object is not destroyed when the thread ends.
+    // If no thread key could be created, the T is not destroyed when the thread ends.
     if (key.has_value()) pthread_setspecific(*key, made.get());
     current_ = made.release();
     return *current_;

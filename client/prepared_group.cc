@@ -32,24 +32,24 @@
 namespace ronda {
 namespace {
 
-// How many members, and how many bytes, a batch may have.
+// The maximum number of members, and of bytes, in a batch.
 struct BatchLimits {
   size_t members;
   size_t first_bytes;  // of a group's first batch
   size_t bytes;
 };
 
-// In host memory, the ranks reduce a batch of this size in a fraction of a millisecond, so waiting for the batch's last
-// member costs little. Per member, the batch's lock and wake-up also cost little.
+// In host memory, the ranks reduce a batch of this size in a fraction of a millisecond, so waiting for its last member
+// costs little. The cost of the batch's lock and wake-up is also small per member.
 constexpr BatchLimits kHostLimits = {.members = 32, .first_bytes = size_t{1} << 20, .bytes = size_t{1} << 20};
 
-// On a GPU, each batch costs launches and events, and a program announces gradients long before the device has computed
-// them. Batches in GPU memory are therefore as large as the buckets of DistributedDataParallel. The first batch is
-// small, so that communication begins early.
+// On a GPU, each batch costs kernel launches and events, and a program announces gradients long before the device has
+// computed them. Batches in GPU memory are therefore as large as the buckets of DistributedDataParallel. The first
+// batch is small, so that communication begins early.
 constexpr BatchLimits kDeviceLimits = {.members = 256, .first_bytes = size_t{1} << 20, .bytes = size_t{25} << 20};
 
-// Returns the positions where the batches of these members begin. A batch is a tensor group, or has members in one kind
-// of memory that are in no tensor group.
+// Returns the positions at which the batches of these members begin. A batch is either a tensor group, or a run of
+// ungrouped members in the same kind of memory.
 std::vector<size_t> Cut(absl::Span<const TensorRequest* const> members, bool each_alone) {
   std::vector<size_t> begins;
   size_t bytes = 0;
@@ -74,7 +74,7 @@ std::vector<size_t> Cut(absl::Span<const TensorRequest* const> members, bool eac
   return begins;
 }
 
-// Checks the members like Runtime::Check, but a member may have no buffers.
+// Like Runtime::Check(), but a member may have no buffers.
 absl::Status Check(const Session& session, std::vector<Submission>& members) {
   static std::byte somewhere{};
   std::vector<Submission*> without;
@@ -88,7 +88,7 @@ absl::Status Check(const Session& session, std::vector<Submission>& members) {
   return status;
 }
 
-// Calls OrderStream(). After an error, waits until the operation has ended.
+// Calls OrderStream(). After an error, waits until the operation has completed.
 absl::Status OrderOrWait(const Handle& handle, WaitingStream& stream) {
   absl::Status status = OrderStream(handle, stream);
   if (!status.ok()) handle.Wait().IgnoreError();
@@ -189,7 +189,7 @@ void PreparedGroup::Arrange(const std::vector<size_t>& keys) {
   }
   std::vector<Submission> members;
   members.reserve(order.size());
-  // The code from here on throws no exceptions.
+  // From here on, nothing throws.
   for (const size_t member : order) members.push_back(std::move(At(member)));
   for (size_t i = 0; i < batches.size(); ++i) {
     for (size_t position = batches[i].begin; position < batches[i].end; ++position) {
@@ -351,7 +351,7 @@ Outcome PreparedGroup::EndStep(WaitFn wait) {
     note(batch.status, Answer::kSubmission);
     if (batch.handles.empty()) continue;  // the submission failed
     const absl::Status status = wait(member, batch.handles[places_[member].position - batch.begin]);
-    // INVALID_ARGUMENT is an error of the waiting stream, and not of the operation.
+    // INVALID_ARGUMENT is an error of the waiting stream, not of the operation.
     note(status, absl::IsInvalidArgument(status) ? Answer::kSubmission : Answer::kCompletion);
   }
   for (Batch& batch : batches_) batch.status = absl::OkStatus();

@@ -23,39 +23,36 @@
 
 namespace ronda {
 
-// Submissions that are checked once, announced separately in each step, and waited for together. A batch of
-// neighbouring members is submitted at once, by the thread that announces the batch's last member.
+// Submissions that are checked once, announced one by one in each step, and waited for together. Each batch of
+// neighbouring members is submitted as a whole, by the thread that announces the batch's last missing member.
 //
-// Members are numbered in the order of the caller's list. Members are submitted in the group's own order. The group's
-// own order is at first the order of the list; LearnOrder() and Combine() change it. A member's position is its index
-// in the group's own order.
+// Members are numbered as in the caller's list, but submitted in the group's own order. At first this is the order of
+// the list; LearnOrder() and Combine() change it. A member's position is its index in the group's own order.
 //
-// Announce() is thread-safe. REQUIRES for all other functions: no other function is running. Memory ordering: the
-// counter of a batch is decremented with acquire and release, so the thread that brings the counter to zero sees
-// everything that other threads have written to the inputs of their members. The submission of the batch makes the
-// writes visible to the runtime.
+// Announce() is thread-safe. REQUIRES for all other functions: no other function is running. Memory ordering: a batch's
+// counter is decremented with acquire-release ordering, so the thread that brings the counter to zero sees all input
+// data that other threads have written for their members. Submitting the batch makes that data visible to the runtime.
 class PreparedGroup {
  public:
   // `members` belong to `session`, which the group does not keep alive. `name` is the group's name in error messages. A
-  // member without buffers gets its buffers from AnnounceAt().
+  // member may have no buffers until AnnounceAt() sets them.
   // Errors: the errors of Runtime::Check, except that a member may have no buffers; INVALID_ARGUMENT if two members
   // have the same name.
   static absl::StatusOr<std::unique_ptr<PreparedGroup>> Create(const std::shared_ptr<Session>& session,
                                                                std::string name, std::vector<Submission> members);
 
-  // Waits until all submitted members have ended, also on the device.
+  // Waits until all submitted members have completed, including their work on the device.
   ~PreparedGroup();
   PreparedGroup(const PreparedGroup&) = delete;
   PreparedGroup& operator=(const PreparedGroup&) = delete;
 
-  // In the next step, the group submits each member by itself. In later steps, it submits the members in the order in
-  // which they were announced in that step.
+  // Until a step has announced all members, the group submits each member individually, or with its tensor group. In
+  // later steps, it submits the members in the order of their announcements in that step.
   // Errors: INVALID_ARGUMENT if a step is under way.
   Outcome LearnOrder();
-  // Makes these members the tensor group `name`, which is one batch. Either all members of a tensor group run together,
-  // or none of them runs.
-  // Errors: INVALID_ARGUMENT if a step is under way, a member does not exist or is in a tensor group already, or
-  // another tensor group has the name; CANCELLED if the group's job has ended.
+  // Combines these members into the tensor group `name`, which forms one batch. A tensor group runs as a whole or not
+  // at all. Errors: INVALID_ARGUMENT if a step is under way, a member does not exist or is already in a tensor group,
+  // or another tensor group has the same name; CANCELLED if the group's job has ended.
   Outcome Combine(absl::Span<const size_t> members, const std::string& name);
 
   // Returns whether `session`, which may be null, is the group's session.
@@ -67,38 +64,37 @@ class PreparedGroup {
   // Errors: INVALID_ARGUMENT if the member does not exist, has no buffer, or has been announced in this step; the
   // errors of a submission.
   Outcome Announce(size_t index);
-  // Like Announce(), and sets the member's buffer to `data`, where the member is reduced in place from now on. `stream`
-  // is the stream that fills the input; nullopt keeps the member's previous stream. AnnounceAt() also returns
+  // Like Announce(), but first sets the member's buffer to `data`; from now on the member is reduced in place there.
+  // `stream` is the stream that fills the input; nullopt keeps the member's previous stream. Also returns
   // INVALID_ARGUMENT if `data` is null and the member has elements, or if a member in host memory gets a stream.
   Outcome AnnounceAt(size_t index, void* data, std::optional<void*> stream);
 
-  // Waits for all members and begins the next step. Errors: INVALID_ARGUMENT, without any change, if a member was not
-  // announced. If all members were announced, returns the error of the first member whose submission or operation
-  // failed.
+  // Waits for all members and begins the next step. Errors: INVALID_ARGUMENT, with no effect, if a member was not
+  // announced. Otherwise returns the error of the first member whose submission or operation failed.
   Outcome Wait();
-  // Like Wait(), but if a member is still in flight when MonotonicTime() reaches `deadline`, sets `*ended` to false and
-  // changes nothing else.
+  // Like Wait(), but if a member is still in flight when MonotonicTime() reaches `deadline`, gives up: sets `*ended` to
+  // false and changes nothing else.
   Outcome WaitUntil(absl::Duration deadline, bool* ended);
   // Like Wait() and WaitUntil(), but call OrderStream() instead of Handle::Wait().
   Outcome OrderBefore(void* stream);
   Outcome OrderBeforeUntil(void* stream, absl::Duration deadline, bool* ended);
-  // Like OrderBefore(), but the stream that waits for a member is the member's own stream. Keeps the handles of members
-  // whose buffers are in GPU memory. The next call of OrderBeforeOwnStreams() returns the device errors that are known
-  // by then, before the errors of its own step. Finish() waits for the device.
+  // Like OrderBefore(), but makes each member's own stream wait for the member. Keeps the handles of members whose
+  // buffers are in GPU memory. The next OrderBeforeOwnStreams() returns the device errors known by then, before the
+  // errors of its own step. Finish() waits for the device.
   Outcome OrderBeforeOwnStreams();
   Outcome Finish() const;
 
-  // Ends the step with the members that have been announced so far. Submits the announced members of incomplete
-  // batches, and begins the next step. `*handles` gets one entry per member, which is null if the member was not
-  // announced. Errors: the first error of a submission. After an error nothing is in flight, and `*handles` is empty.
+  // Ends the step with the members that have been announced so far. Submits the announced members of incomplete batches
+  // too, and begins the next step. `*handles` gets one entry per member, which is null if the member was not announced.
+  // Errors: the first error of a submission. After an error nothing is in flight, and `*handles` is empty.
   Outcome Detach(std::vector<std::shared_ptr<Handle>>* handles);
 
-  // Returns the first member in which the last Wait() has found an overflow.
+  // Returns the first member for which the last Wait() found an overflow.
   std::optional<size_t> overflowed() const { return overflowed_; }
   size_t size() const { return places_.size(); }
 
  private:
-  // A Batch is aligned, so that threads that announce members of different batches do not write to the same cache line.
+  // Aligned, so that threads that announce members of different batches do not write to the same cache line.
   struct alignas(64) Batch {
     size_t begin = 0;  // the positions of the batch's members
     size_t end = 0;
@@ -128,34 +124,34 @@ class PreparedGroup {
   Submission& At(size_t index) { return members_[places_[index].position]; }
   const Submission& At(size_t index) const { return members_[places_[index].position]; }
   std::vector<size_t> Positions() const;  // by member
-  // Sorts the members by `keys`, which has one key for each member, and cuts them into batches. The members of a tensor
-  // group follow each other, at the place of their largest key. REQUIRES: no member is announced.
+  // Sorts the members by `keys`, which has one key per member, and cuts them into batches. The members of a tensor
+  // group stay together, at the position of their largest key. REQUIRES: no member is announced.
   void Arrange(const std::vector<size_t>& keys);
   // Calls `prepare` on a member, and then announces the member. The runtime, and other threads that submit the batch,
-  // read the member only after `prepare`.
+  // read the member only after `prepare` has returned.
   Outcome AnnounceAfter(size_t index, absl::FunctionRef<void(Submission&)> prepare);
   Outcome Submit(Batch& batch) {
     return SubmitAll(batch, absl::MakeConstSpan(members_).subspan(batch.begin, batch.end - batch.begin));
   }
-  // Submits the announced members of a batch that was not submitted because other members are missing.
+  // Submits the announced members of a batch if other members of the batch are missing.
   Outcome SubmitAnnounced(Batch& batch);
   Outcome SubmitAll(Batch& batch, absl::Span<const Submission> members);
   // Resets the record of which members have been announced.
   void BeginStep();
   // Returns INVALID_ARGUMENT if a member has not been announced.
   Outcome CheckComplete() const;
-  // Sets `*ended` to whether `has_ended` returns true for the handles of all members. Stops at the first handle for
-  // which it returns false. Errors: the errors of CheckComplete().
+  // Sets `*ended` to whether `has_ended` returns true for every handle, stopping at the first handle for which it does
+  // not. Errors: the errors of CheckComplete().
   Outcome CheckEnded(absl::FunctionRef<bool(const Handle&)> has_ended, bool* ended) const;
   // Ends the step: calls `wait` for each member, in the order of the list.
   Outcome EndStep(WaitFn wait);
 
   const std::weak_ptr<Session> session_;  // weak, because the end of a rank that is a thread waits for its release
   const std::string name_;
-  // The submissions of the members, by position. The thread that announces a member writes the member's buffers.
+  // The submissions of the members, by position. The thread that announces a member writes that member's buffers.
   std::vector<Submission> members_;
-  std::vector<size_t> order_;  // the members' numbers
-  // The indices of the next three arrays are the members' numbers:
+  std::vector<size_t> order_;  // member numbers
+  // The next three arrays are indexed by member number:
   std::vector<Place> places_;
   std::vector<std::atomic<bool>> announced_;  // in this step
   std::vector<size_t> turns_;                 // while the order is learned: when each member was announced in this step

@@ -27,23 +27,22 @@ struct Address {
   const sockaddr* get() const { return reinterpret_cast<const sockaddr*>(&name); }
 };
 
-// Returns the job's name, or else the address where the job's ranks meet. Returns "" if the job has neither a name nor
-// an address.
+// Returns the job's name, or else the address at which its ranks meet, or "" if it has neither.
 std::string NameOf(const JobEnvironment& job) {
   if (!job.job_id.empty()) return job.job_id;
   if (job.master_address.empty()) return "";
   return absl::StrCat(job.master_address, ":", job.master_port);
 }
 
-// The name of a socket contains at most this many bytes of the job's name or address. A longer address is cut at its
-// beginning, because its end contains the port, which differs between jobs.
+// The socket name contains at most this many bytes of the job's name or address. A longer address is truncated at the
+// front, because the port at its end differs between jobs.
 constexpr size_t kMostOfName = 64;
 
 std::string EndOf(const std::string& name) {
   return name.size() <= kMostOfName ? name : name.substr(name.size() - kMostOfName);
 }
 
-// The socket's name begins with a zero byte, so the socket is not in the file system.
+// The socket name begins with a zero byte, so the socket is not in the file system.
 Address AddressOf(const JobEnvironment& job) {
   const std::string text =
       absl::StrCat("ronda-rank-", getuid(), "-", job.epoch, "-", job.rank, "-", EndOf(NameOf(job)));
@@ -56,7 +55,7 @@ Address AddressOf(const JobEnvironment& job) {
 
 int MakeSocket() { return socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0); }
 
-// Returns the process that listens at `address`, or nullopt if that process has ended or is in another namespace.
+// Returns the process that listens at `address`, or nullopt if it has exited or is in another namespace.
 std::optional<pid_t> HolderOf(const Address& address) {
   const UniqueFd caller(MakeSocket());
   ucred holder = {};
@@ -66,7 +65,7 @@ std::optional<pid_t> HolderOf(const Address& address) {
   return holder.pid;
 }
 
-// Returns whether `ancestor` has started `process`, directly or through other processes.
+// Returns whether `ancestor` started `process`, directly or through other processes.
 bool IsAncestor(pid_t ancestor, pid_t process) {
   std::optional<ProcessStat> stat = ReadProcessStat(process);
   for (; stat.has_value() && stat->parent > 1; stat = ReadProcessStat(stat->parent)) {
@@ -108,7 +107,7 @@ absl::Status RankClaim::Acquire(const JobEnvironment& job) {
   if (job.size == 1 || NameOf(job).empty()) return absl::OkStatus();
   const Address address = AddressOf(job);
   socket_ = MakeSocket();
-  // If the system has no abstract sockets, the job runs without claims.
+  // On a system without abstract sockets, the job runs without claims.
   if (::bind(socket_.load(), address.get(), address.size) == 0) {
     listen(socket_.load(), 1);  // so that a caller gets the process id
     return absl::OkStatus();

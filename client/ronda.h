@@ -2,29 +2,28 @@
 
 /* Ronda's C ABI, version 1: everything that libronda.so exports.
  *
- * A process is one rank of a job. After ronda_init() a process submits named tensors with the *_async functions, in any
- * order. An operation runs once every rank has submitted the tensor with that name. Each submission returns a handle:
- * ronda_synchronize() waits for the handle, ronda_poll() returns whether the handle is complete, and ronda_release()
- * releases the handle.
+ * A process is one rank of a job. After ronda_init(), a process submits named tensors with the *_async functions, in
+ * any order. An operation runs once every rank has submitted the tensor with that name. Each submission returns a
+ * handle: ronda_synchronize() waits for it, ronda_poll() tests whether it is complete, and ronda_release() releases it.
  *
- * Functions return RONDA_OK or another code of ronda_status. After an error ronda_last_error() returns a text that says
- * what happened, which tensors and ranks are concerned, and what to do. Argument structs begin with their size, so that
- * later versions can add fields: set struct_size to sizeof(the struct) and zero the rest, or use the RONDA_*_INIT
+ * Functions return RONDA_OK or another code of ronda_status. After an error, ronda_last_error() returns a text that
+ * says what happened, which tensors and ranks it concerns, and what to do. Argument structs begin with their size, so
+ * that later versions can add fields: set struct_size to sizeof(the struct) and zero the rest, or use the RONDA_*_INIT
  * macros. Zero always means the default.
  *
- * Ranks are always numbered as in the job, also in operations of a process set. An array with an entry per member of a
- * process set is in ascending order of the members' ranks.
+ * Ranks are always numbered as in the whole job, even in operations on a process set. An array with one entry per
+ * member of a process set is in ascending order of rank.
  *
  * Thread-safety: any thread may call any function. Buffers belong to the caller, who must keep them valid and unchanged
  * until the handle is complete.
  *
- * A child that a rank makes with fork() is not a rank: Ronda is uninitialised in the child, and the child cannot call
- * ronda_init(). The end of the child, even a crash, has no effect on the job.
+ * A child process that a rank creates with fork() is not a rank: Ronda is uninitialised in the child, and the child
+ * cannot call ronda_init(). The exit of the child, even by a crash, has no effect on the job.
  *
- * Tensors in a GPU's memory are submitted with RONDA_MEMORY_CUDA and a stream. Submit a tensor as soon as the stream
- * has been given the work that fills the tensor: only the device waits for that work. ronda_synchronize_on_stream()
- * makes a stream wait for the result without blocking the host. Outputs that Ronda allocates for tensors in a GPU's
- * memory are also in the GPU's memory. Argument structs, shapes and splits are always in host memory. */
+ * Tensors in GPU memory are submitted with RONDA_MEMORY_CUDA and a stream. Submit a tensor as soon as the work that
+ * fills it has been enqueued on the stream; only the device waits for that work. ronda_synchronize_on_stream() makes a
+ * stream wait for the result without blocking the host. Outputs that Ronda allocates for tensors in GPU memory are in
+ * GPU memory too. Argument structs, shapes and splits are always in host memory. */
 #ifndef RONDA_H_
 #define RONDA_H_
 
@@ -81,9 +80,9 @@ typedef enum ronda_reduce_op {
   RONDA_ADASUM = 8 /* adaptive sum, which scales with the ranks' agreement; allreduce of floating-point numbers */
 } ronda_reduce_op;
 
-/* The format in which floating-point elements are sent in reductions. Sums are computed in fp32 and rounded once. The
- * 16-bit formats apply to float32 and float64. The 8-bit formats also apply to the 16-bit types, and have a scale for
- * each block of elements. */
+/* The wire format of floating-point elements in reductions. Sums are computed in fp32 and rounded once. The 16-bit
+ * formats apply to float32 and float64. The 8-bit formats also apply to the 16-bit types, and use one scale per block
+ * of elements. */
 typedef enum ronda_compression {
   RONDA_COMPRESSION_NONE = 0,
   RONDA_COMPRESSION_FP16 = 1,
@@ -92,13 +91,13 @@ typedef enum ronda_compression {
   RONDA_COMPRESSION_FP8_E5M2 = 4
 } ronda_compression;
 
-/* Says whether an average also counts ranks that have joined. */
+/* Whether an average also counts ranks that have joined. */
 typedef enum ronda_absent {
   RONDA_ABSENT_NOT_COUNTED = 0,     /* divide by the number of ranks that take part */
   RONDA_ABSENT_COUNTED_AS_ZEROS = 1 /* divide by the number of all ranks of the process set */
 } ronda_absent;
 
-/* The kind of memory in which the buffers of an operation are, on every rank. */
+/* The kind of memory that holds the buffers of an operation, the same on every rank. */
 typedef enum ronda_memory {
   RONDA_MEMORY_HOST = 0,
   RONDA_MEMORY_CUDA = 1 /* of one GPU: all tensors of a rank are on the same GPU */
@@ -113,22 +112,22 @@ typedef struct ronda_rank_list {
   int count;
 } ronda_rank_list;
 
-/* Settings that override the environment (RONDA_*). Zero keeps the environment's value, or the default.
+/* Settings that override the environment (RONDA_*). Zero keeps the value from the environment, or the default.
  *
- * A program that knows its rank and the job's size sets the last fields. These last fields replace the variables
- * RONDA_RANK, RONDA_SIZE, RONDA_LOCAL_RANK, RONDA_LOCAL_SIZE, RONDA_MASTER_ADDR, RONDA_MASTER_PORT, RONDA_JOB_SECRET
- * and RONDA_EPOCH, and override the variables of any launcher. A rank that sets size and master_port here needs no
- * environment variable.
+ * A program that knows its own rank and the job's size sets the fields from master_address on. These fields replace the
+ * variables RONDA_RANK, RONDA_SIZE, RONDA_LOCAL_RANK, RONDA_LOCAL_SIZE, RONDA_MASTER_ADDR, RONDA_MASTER_PORT,
+ * RONDA_JOB_SECRET and RONDA_EPOCH, and override the variables of any launcher. A rank that sets size and master_port
+ * here needs no environment variables.
  */
 typedef struct ronda_options {
   size_t struct_size;
   double cycle_time_ms;     /* the longest time that a tensor waits for others to be fused with; negative: none */
   int64_t fusion_threshold; /* bytes of a bucket; negative: no fusion */
   int64_t cache_capacity;   /* entries of the response cache; negative: no cache */
-  double stall_warning_s; /* a tensor is reported after it has been missing on some rank for so long; negative: never */
-  double stall_deadline_s; /* a missing tensor fails after so long; negative: never */
-  double start_timeout_s;  /* the longest time to wait for the other ranks in ronda_init(); not negative */
-  /* Process sets that exist from the start, the same on every rank. The ids of these sets are 1, 2, ... in the order of
+  double stall_warning_s;   /* a tensor missing on some rank for this long is reported; negative: never */
+  double stall_deadline_s;  /* a missing tensor fails after this long; negative: never */
+  double start_timeout_s;   /* the longest time to wait for the other ranks in ronda_init(); not negative */
+  /* Process sets that exist from the start. All ranks must list the same sets. Their ids are 1, 2, ... in the order of
    * the array. */
   const ronda_rank_list* process_sets;
   int process_set_count;
@@ -149,14 +148,14 @@ typedef struct ronda_options {
 /* The version of the library, "0.1.0". */
 const char* ronda_version(void);
 
-/* The error text of this thread's last call that did not return RONDA_OK; "" if no call has failed. The text is valid
- * until the thread's next call. */
+/* The error text of the last failed call in this thread, or "" if no call has failed. The text is valid until this
+ * thread's next call. */
 const char* ronda_last_error(void);
 
-/* Returns 1 for RONDA_ERROR_PEER_FAILED and RONDA_ERROR_DEADLINE, because the remaining ranks still work. Ranks whose
- * calls have returned one of these two errors can leave the job with ronda_shutdown() and join its next epoch. Returns
- * 0 for RONDA_OK, and for all other errors (wrong arguments, ranks that disagree, exhausted memory, faults in Ronda
- * itself), because the same program would get the same error again. */
+/* Returns 1 for RONDA_ERROR_PEER_FAILED and RONDA_ERROR_DEADLINE, because the remaining ranks still work. After one of
+ * these two errors, a rank can leave the job with ronda_shutdown() and join the next epoch. Returns 0 for RONDA_OK, and
+ * for all other errors (wrong arguments, ranks that disagree, exhausted memory, faults in Ronda itself), because the
+ * same program would get the same error again. */
 int ronda_status_is_recoverable(ronda_status status);
 
 /* -- The job -- */
@@ -170,22 +169,22 @@ int ronda_status_is_recoverable(ronda_status status);
 ronda_status ronda_init(const ronda_options* options);
 
 /* Completes the operations in flight, waits until every rank has called ronda_shutdown(), and ends the job for this
- * process. An error means that the job had failed. ronda_shutdown() has nevertheless ended the job for this process,
- * and the operations in flight have the job's error. Handles become complete, and stay valid until they are released.
- * After ronda_shutdown(), ronda_init() may be called again. A process that ends without ronda_shutdown() fails the job,
- * even if its main() has returned 0. */
+ * process. An error means that the job had failed. The job has nevertheless ended for this process, and the operations
+ * in flight have failed with the job's error. Handles become complete, and stay valid until they are released. After
+ * ronda_shutdown(), ronda_init() may be called again. A process that exits without ronda_shutdown() fails the job, even
+ * if main() returns 0. */
 ronda_status ronda_shutdown(void);
 
-/* Fails the job at once, for all of its ranks: operations in flight, and later ones, end with RONDA_ERROR_PEER_FAILED
- * and `reason`, a sentence for the other ranks. ronda_abort() does not wait for other ranks. Any thread may call
- * ronda_abort() while other threads wait. After ronda_abort(), ronda_shutdown() ends the job for this process without
- * the other ranks, and ronda_init() may join another job. If the job has already failed, ronda_abort() does not replace
- * the job's first failure.
+/* Fails the job on all its ranks at once: operations in flight and later operations fail with RONDA_ERROR_PEER_FAILED,
+ * and their error text contains `reason`, a sentence for the other ranks. Does not wait for other ranks. Any thread may
+ * call ronda_abort() while other threads wait for operations. After ronda_abort(), ronda_shutdown() ends the job for
+ * this process without the other ranks, and ronda_init() may join another job. If the job has already failed, its first
+ * failure is kept.
  * Errors: RONDA_ERROR_NOT_INITIALIZED. */
 ronda_status ronda_abort(const char* reason);
 
-/* Returns RONDA_OK while the job runs, and after a failure the error of the job's operations. ronda_job_status() does
- * not communicate. Errors: RONDA_ERROR_NOT_INITIALIZED. */
+/* Returns RONDA_OK while the job runs; after a failure, returns the error of the job's operations. Does not
+ * communicate. Errors: RONDA_ERROR_NOT_INITIALIZED. */
 ronda_status ronda_job_status(void);
 
 int ronda_is_initialized(void); /* 1 or 0 */
@@ -204,8 +203,7 @@ typedef enum ronda_launcher {
 
 #define RONDA_MAX_ADDRESS_LENGTH 255
 
-/* The ranks and sizes that the launcher gives a process. If the launcher does not give one of these numbers, the field
- * is -1. */
+/* The ranks and sizes that the launcher gives a process, or -1 where the launcher gives none. */
 typedef struct ronda_place {
   size_t struct_size;
   ronda_launcher launcher;
@@ -215,22 +213,22 @@ typedef struct ronda_place {
   int local_size;
   int cross_rank;
   int cross_size;
-  /* The address and port at which rank 0 may listen for another library, for instance for a store of torch.distributed.
-   * If the launcher sets MASTER_ADDR and MASTER_PORT, the address and the port have these values. If the launcher does
-   * not set them, Ronda derives the address and the port from the launcher's name of the job, so that they are equal on
-   * all ranks. If the job has no name, the address is "" and the port is 0. */
+  /* An address and port at which rank 0 may listen on behalf of another library, for instance for a torch.distributed
+   * store. If the launcher sets MASTER_ADDR and MASTER_PORT, these are used. Otherwise, Ronda derives the address and
+   * port from the launcher's job name, so that all ranks get the same ones. If the job has no name, the address is ""
+   * and the port is 0. */
   int store_port;
   char store_address[RONDA_MAX_ADDRESS_LENGTH + 1];
 } ronda_place;
 #define RONDA_PLACE_INIT \
   { sizeof(ronda_place), RONDA_LAUNCHER_NONE, -1, -1, -1, -1, -1, -1, 0, "" }
 
-/* Reads this process's launcher, rank and size from the environment, as ronda_init() without options does. The function
- * does not join the job, and may be called before or after ronda_init(), and in child processes. If no launcher has set
- * its variables, `launcher` becomes RONDA_LAUNCHER_NONE and all numbers become -1, and ronda_init() would make a job of
- * one rank. The function writes the first struct_size bytes of `place`, and writes zeros to the bytes after the fields
- * that this library knows. Errors: RONDA_ERROR_INVALID_ARGUMENT (some of the launcher's variables are missing, or
- * contradict each other; the text names the variable). */
+/* Reads this process's launcher, rank and size from the environment, as ronda_init() without options does. Does not
+ * join the job; may be called before or after ronda_init(), and in child processes. If no launcher has set its
+ * variables, `launcher` becomes RONDA_LAUNCHER_NONE and all numbers become -1; ronda_init() would then create a job of
+ * one rank. Writes the first struct_size bytes of `place`; bytes beyond the fields that this library knows become zero.
+ * Errors: RONDA_ERROR_INVALID_ARGUMENT (some of the launcher's variables are missing, or contradict each other; the
+ * text names the variable). */
 ronda_status ronda_get_place(ronda_place* place);
 
 /* Before ronda_init() the following six functions return -1. */
@@ -241,19 +239,19 @@ int ronda_local_size(void);
 int ronda_cross_rank(void);
 int ronda_cross_size(void);
 
-/* *stop becomes 1 if some rank has received SIGTERM, else 0. Schedulers send SIGTERM to a job before they stop the job.
- * Every rank calls the function once per step. *stop becomes 1 on all ranks in the same call, so that the ranks can
- * save their state and end.
+/* *stop becomes 1 if any rank has received SIGTERM, else 0. Schedulers send SIGTERM some time before they kill a job.
+ * Every rank must call the function once per step. *stop becomes 1 on all ranks in the same call, so the ranks can save
+ * their state and exit together.
  *
- * Each call starts an exchange between the ranks and returns the result of the previous exchange. A call waits only if
- * the previous exchange is not complete. Ranks see a signal up to two calls after the signal has arrived. The first
- * call installs a handler for SIGTERM, which also calls the handler that the program had installed before. Until the
- * first call SIGTERM ends the process as usual. Ranks that have joined (ronda_join()) do not call the function until
- * all ranks have joined; the first call after that sets *stop to 0. Only one thread of a rank calls the function.
+ * Each call starts an exchange between the ranks and returns the result of the previous exchange. A call blocks only if
+ * the previous exchange is not complete. Ranks see a signal up to two calls after it arrives. The first call installs a
+ * SIGTERM handler, which also calls the handler that was installed before. Before the first call, SIGTERM ends the
+ * process as usual. Ranks that have joined (ronda_join()) must not call the function until all ranks have joined; the
+ * first call after that sets *stop to 0. Only one thread of each rank may call the function.
  * Errors: the errors of an operation. */
 ronda_status ronda_should_stop(int* stop);
 
-/* -- Elastic jobs: members die, join and leave, and the others go on (docs/elastic.md); not in ronda_run_threads()
+/* -- Elastic jobs: members die, join and leave, while the others continue (docs/elastic.md); not in ronda_run_threads()
  * -- */
 
 typedef struct ronda_elastic_reform_options {
@@ -265,10 +263,10 @@ typedef struct ronda_elastic_reform_options {
 #define RONDA_ELASTIC_REFORM_OPTIONS_INIT \
   { sizeof(ronda_elastic_reform_options), NULL, 0, NULL }
 
-/* Leaves the present epoch of an elastic job, if the process is in one, asks the launcher for a rank in the next epoch,
- * and joins the next epoch. In the next epoch, ranks and sizes are new. Ronda forgets the process sets of the old
- * epoch, and everything that it has learned about the old epoch. With a reason the present epoch fails at once, for all
- * of its ranks. If `reason` is NULL or "", the call waits until all ranks leave the epoch, as ronda_shutdown() does.
+/* Leaves the current epoch of an elastic job (if the process is in one), asks the launcher for a rank in the next
+ * epoch, and joins that epoch. Ranks and sizes may differ in the next epoch. Ronda drops the process sets of the old
+ * epoch, and everything that it has learned about that epoch. With a reason, the current epoch fails immediately on all
+ * its ranks. If `reason` is NULL or "", the call waits until all ranks leave the epoch, as ronda_shutdown() does.
  * `options` may be NULL. After an error the process is in no job; after a recoverable error it may call the function
  * again.
  * Errors: RONDA_ERROR_MEMBERSHIP (the launcher has removed this process from the job, has ended, or gives no rank in
@@ -276,34 +274,34 @@ typedef struct ronda_elastic_reform_options {
  * is stuck, or has failed: end the process, and the launcher replaces it); the errors of ronda_init(). */
 ronda_status ronda_elastic_reform(const ronda_elastic_reform_options* options);
 
-/* A rank changes its copy of the job's state (parameters, the optimizer's buffers) only between
+/* A rank may change its copy of the job's state (parameters, optimizer buffers) only between
  * ronda_elastic_begin_update() and ronda_elastic_end_update(). The state is incomplete after
- * ronda_elastic_begin_update(), which may be called several times. After ronda_elastic_end_update() the state is
- * complete again, and has seen one more step. Each of the two functions costs a load and a store. */
+ * ronda_elastic_begin_update(), which may be called repeatedly. After ronda_elastic_end_update() the state is complete
+ * again, with one more step applied. Each of the two functions costs a load and a store. */
 void ronda_elastic_begin_update(void);
 void ronda_elastic_end_update(void);
 
-/* Describes the state with which all ranks go on. */
+/* The state with which all ranks continue. */
 typedef struct ronda_elastic_source {
   size_t struct_size;
-  int64_t step;    /* steps that the state has seen */
+  int64_t step;    /* steps applied to the state */
   int rank;        /* the rank that has the state */
   int is_snapshot; /* 1: the state is that rank's snapshot of the step, because its present state is incomplete */
-  int is_behind;   /* 1: this rank has another state, or none */
-  int any_behind;  /* 1: at least one rank has another state, or none */
+  int is_behind;   /* 1: this rank has a different state, or none */
+  int any_behind;  /* 1: at least one rank has a different state, or none */
 } ronda_elastic_source;
 #define RONDA_ELASTIC_SOURCE_INIT \
   { sizeof(ronda_elastic_source), 0, 0, 0, 0, 0 }
 
-/* All ranks call this function after they have joined an epoch. Each rank reports the step of its state, and all ranks
- * get the same source. The source is the lowest of the ranks whose complete state has seen the most steps, or rank 0 if
- * no process has a state yet. If no rank has a complete state, or if a snapshot is newer, the source is the lowest rank
- * with the newest snapshot. A source that is chosen for its snapshot must also replace its own state. `snapshot_step`
- * is the step of the snapshot that this rank keeps, or -1 if it keeps none.
+/* All ranks must call this function after they have joined an epoch. Each rank reports the step of its state, and all
+ * ranks get the same result. The source is the lowest rank among those whose complete state has the most steps, or rank
+ * 0 if no rank has a state yet. If no rank has a complete state, or if a snapshot is newer, the source is the lowest
+ * rank with the newest snapshot. A source that is chosen for its snapshot must itself go back to that snapshot.
+ * `snapshot_step` is the step of this rank's snapshot, or -1 if the rank keeps none.
  *
- * If any rank is behind, the ranks broadcast the state from the source. A rank that is behind calls
- * ronda_elastic_begin_update() before it changes its own state, and ronda_elastic_end_update() afterwards.
- * ronda_elastic_end_update() then marks the rank's state as complete, at the source's step.
+ * If any rank is behind, all ranks must then broadcast the state from the source. A rank that is behind calls
+ * ronda_elastic_begin_update() before it overwrites its own state, and ronda_elastic_end_update() afterwards. The
+ * latter marks the rank's state as complete, at the source's step.
  * Errors: RONDA_ERROR_MEMBERSHIP (the state of all ranks that had one is incomplete, and no rank has a snapshot); the
  * errors of an operation. */
 ronda_status ronda_elastic_sync(int64_t snapshot_step, ronda_elastic_source* source);
@@ -314,31 +312,32 @@ typedef enum ronda_elastic_change {
   RONDA_ELASTIC_LEAVE = 2   /* this rank got SIGTERM, or the launcher ends it: call ronda_shutdown() now, and end */
 } ronda_elastic_change;
 
-/* All ranks call this function at the end of each step. If the launcher has members to add or remove, or if some rank
- * has received SIGTERM, *change becomes RONDA_ELASTIC_REFORM or RONDA_ELASTIC_LEAVE on all ranks in the same call. Only
- * ranks that must leave the job get RONDA_ELASTIC_LEAVE. As with ronda_should_stop(), ranks see the change up to two
- * calls later, and a call does not wait if the ranks compute between their calls. Only one thread of a rank calls the
- * function. The first call of this function, or of ronda_elastic_sync(), installs the handler for SIGTERM. In a job
- * that is not elastic, SIGTERM gives all ranks RONDA_ELASTIC_LEAVE.
+/* All ranks must call this function at the end of each step. If the launcher has members to add or remove, or if some
+ * rank has received SIGTERM, *change becomes RONDA_ELASTIC_REFORM or RONDA_ELASTIC_LEAVE on all ranks in the same call.
+ * Only ranks that must leave the job get RONDA_ELASTIC_LEAVE. As with ronda_should_stop(), ranks see the change up to
+ * two calls later, and a call does not block if the ranks compute between calls. Only one thread of each rank may call
+ * the function. The first call of this function, or of ronda_elastic_sync(), installs the SIGTERM handler. In a job
+ * that is not elastic, SIGTERM yields RONDA_ELASTIC_LEAVE on all ranks.
  * Errors: RONDA_ERROR_MEMBERSHIP (the launcher has ended); the errors of an operation. */
 ronda_status ronda_elastic_poll(ronda_elastic_change* change);
 
-/* Runs a job of `size` ranks that are threads of this process, and calls `body` once per rank. Returns when all ranks
- * have ended; returns the job's first failure, or RONDA_OK. In `body`, and in functions that it calls, every function
- * of this header acts for that thread's rank. Each thread joins the job before `body` and leaves it after `body`, so
- * `body` does not call ronda_init(). `options`, which may be NULL, override the environment's settings. */
+/* Runs a job whose `size` ranks are threads of this process, and calls `body` once per rank. Returns once all ranks
+ * have ended, with the job's first failure or RONDA_OK. In `body`, and in functions called from it, every function of
+ * this header acts for the rank of the calling thread. Each thread joins the job before `body` and leaves it
+ * afterwards, so `body` must not call ronda_init(). `options`, which may be NULL, override the environment's
+ * settings. */
 ronda_status ronda_run_threads(const ronda_options* options, int size, void (*body)(void* context), void* context);
 
-/* The rank for which a thread acts: 0 means the rank that ronda_init() made; any other value means a rank of
- * ronda_run_threads(). If `body` starts a thread that also acts for the rank, `body` calls ronda_current(), and the new
- * thread passes the result to ronda_make_current(). */
+/* The rank for which a thread acts: 0 is the rank created by ronda_init(); any other value is a rank of
+ * ronda_run_threads(). If `body` starts a thread that should act for the same rank, `body` calls ronda_current(), and
+ * the new thread passes the result to ronda_make_current(). */
 typedef int64_t ronda_context;
 ronda_context ronda_current(void);
 ronda_status ronda_make_current(ronda_context context);
 
-/* Counters of this rank's work since ronda_init(). All counters only grow, except tensors_in_flight. For example, the
- * counters show whether the job's steps repeat: if they do, buckets_scheduled and schedule_rounds grow, but
- * buckets_agreed does not.
+/* Counters of this rank's work since ronda_init(). All counters except tensors_in_flight only grow. For example, the
+ * counters show whether the job's steps repeat: if so, buckets_scheduled and schedule_rounds grow, but buckets_agreed
+ * does not.
  */
 typedef struct ronda_statistics {
   size_t struct_size;
@@ -347,62 +346,61 @@ typedef struct ronda_statistics {
   uint64_t lists_sent;        /* control messages of rank 0; each goes to all ranks */
   uint64_t lists_received;    /* control messages of rank 0 that this rank has received */
   uint64_t buckets_agreed;    /* groups of tensors that ran together because rank 0 decided so */
-  uint64_t buckets_scheduled; /* groups that ran, without a control message, because the locked schedule has them */
-  uint64_t schedules_begun;   /* how often a schedule was locked because the job's steps repeated */
-  uint64_t schedules_left;    /* how often a locked schedule ended because a rank did something else */
-  uint64_t own_vetoes;        /* how often a locked schedule ended because this rank did something else */
-  uint64_t schedule_rounds;   /* how often a locked schedule was carried out as a whole */
+  uint64_t buckets_scheduled; /* groups that ran without control messages, because the locked schedule contains them */
+  uint64_t schedules_begun;   /* times a schedule was locked because the job's steps repeated */
+  uint64_t schedules_left;    /* times a locked schedule ended because a rank did something else */
+  uint64_t own_vetoes;        /* times a locked schedule ended because this rank did something else */
+  uint64_t schedule_rounds;   /* times a locked schedule was run as a whole */
   uint64_t steps;             /* completed steps; a step ends when one of its tensors is submitted again */
   uint64_t tensors;           /* completed tensors in which this rank took part */
   uint64_t payload_bytes;     /* bytes of the completed tensors, in the tensors' own dtype */
   uint64_t wire_bytes;        /* bytes of the completed tensors, in the format in which they were sent */
-  /* Sum of the times of all buckets, in nanoseconds. A bucket's time begins when this rank is ready for the bucket and
-   * has finished the previous bucket. The time includes waits for other ranks, and transfers. */
+  /* The total time of all buckets, in nanoseconds. A bucket's time begins when this rank is ready for the bucket and
+   * has finished the previous bucket. This time includes waits for other ranks, and the transfers. */
   uint64_t bucket_nanoseconds;
   uint64_t tensors_in_flight; /* submitted and not complete, at this moment */
-  /* Nanoseconds in which at least one thread of the program waited for a tensor. While a thread waits, communication
-   * does not overlap with the work of that thread. Waits of a device's streams are not included. */
+  /* Nanoseconds during which at least one thread of the program waited for a tensor. While a thread waits,
+   * communication does not overlap with that thread's work. Waits of device streams are not included. */
   uint64_t exposed_nanoseconds;
 } ronda_statistics;
 #define RONDA_STATISTICS_INIT \
   { sizeof(ronda_statistics), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 }
 
-/* Writes the first struct_size bytes of the statistics, and writes zeros to the bytes after the fields that this
- * library knows. */
+/* Writes the first struct_size bytes of the statistics; bytes beyond the fields that this library knows become zero. */
 ronda_status ronda_get_statistics(ronda_statistics* statistics);
 
-/* Makes this rank write a timeline from now on: a trace file with the events of its tensors, which Perfetto can show.
- * The file is `path` with the rank before the extension: "trace.json" becomes "trace.rank3.json". An existing file is
- * replaced. Each rank that calls the function writes its own file; the ranks need not call it at the same time.
- * RONDA_TIMELINE makes Ronda write a timeline of the whole job; this function makes Ronda write a timeline of a part of
- * the job.
+/* Makes this rank write a timeline from now on: a trace file of its tensors' events, which Perfetto can show. The file
+ * is `path` with the rank inserted before the extension: "trace.json" becomes "trace.rank3.json". An existing file is
+ * overwritten. Each rank that calls the function writes its own file; the ranks need not call it at the same time.
+ * RONDA_TIMELINE records the whole job; this function records a part of it.
  * Errors: RONDA_ERROR_INVALID_ARGUMENT (the file cannot be created, or a timeline is already being written). */
 ronda_status ronda_start_timeline(const char* path);
 
-/* Ends the timeline's file, as ronda_shutdown() does. Does nothing if no timeline is being written. */
+/* Completes the timeline file, as ronda_shutdown() does. Does nothing if no timeline is being written. */
 ronda_status ronda_stop_timeline(void);
 
-/* -- Process sets: ranks that operate among themselves, also at the same time as other sets -- */
+/* -- Process sets: ranks that run operations among themselves, concurrently with other sets -- */
 
-/* Makes a set of these ranks, in ascending order, and writes its id. Blocks until every rank of the job, also a rank
- * that is not in the set, has called the function with the same ranks. */
+/* Creates a set of these ranks, which must be in ascending order, and writes its id. Blocks until every rank of the
+ * job, including ranks outside the set, has called the function with the same ranks. */
 ronda_status ronda_add_process_set(const int* ranks, int count, ronda_process_set* id);
 
-/* As ronda_add_process_set(), but only the ranks of the set call the function. The function blocks until each rank of
- * the set has called it with the same ranks and tag. The other ranks of the job do nothing, but the set also exists on
- * these ranks. `tag` distinguishes sets of the same ranks that are made at the same time; NULL is the same as "".
+/* Like ronda_add_process_set(), but only the ranks of the set call the function. Blocks until each rank of the set has
+ * called it with the same ranks and tag. The set also exists on the other ranks of the job, which need not do anything.
+ * `tag` distinguishes sets of the same ranks that are created at the same time; NULL is the same as "".
  * Errors: RONDA_ERROR_INVALID_ARGUMENT (the caller is not among the ranks, or they are not ascending ranks of the job);
- * RONDA_ERROR_DUPLICATE_NAME (another thread of this rank makes a set of the same ranks and tag);
- * RONDA_ERROR_PEER_FAILED (a rank of the set has shut down); RONDA_ERROR_DEADLINE (a rank of the set has not called it
- * in time); RONDA_ERROR_MISMATCH (a rank of the set has joined). */
+ * RONDA_ERROR_DUPLICATE_NAME (another thread of this rank is creating a set with the same ranks and tag);
+ * RONDA_ERROR_PEER_FAILED (a rank of the set has shut down); RONDA_ERROR_DEADLINE (a rank of the set has not called the
+ * function in time); RONDA_ERROR_MISMATCH (a rank of the set has joined). */
 ronda_status ronda_create_process_set(const int* ranks, int count, const char* tag, ronda_process_set* id);
 
-/* Removes a process set. Blocks until every rank of the job has called the function. If ronda_create_process_set() has
- * made the set, only the ranks of the set call the function. Operations in flight in the set fail. */
+/* Removes a process set. Blocks until every rank of the job has called the function or, for a set created by
+ * ronda_create_process_set(), every rank of the set. Operations in flight in the set fail. */
 ronda_status ronda_remove_process_set(ronda_process_set id);
 
-/* The number of ranks in the set, and this rank's position among them; -1 if the set does not exist, or if this rank is
- * not in it. */
+/* ronda_process_set_size() returns the number of ranks in the set, or -1 if the set does not exist.
+ * ronda_process_set_rank() returns this rank's index among them, or -1 if the set does not exist or does not contain
+ * this rank. */
 int ronda_process_set_size(ronda_process_set id);
 int ronda_process_set_rank(ronda_process_set id);
 
@@ -416,7 +414,7 @@ ronda_status ronda_process_set_ids(ronda_process_set* ids, int capacity, int* co
 } /* extern "C" */
 #endif
 
-/* The following headers come at the end of ronda.h because they need its types. */
+/* These headers are included at the end because they need the types of ronda.h. */
 #include "ronda/groups.h"
 #include "ronda/lanes.h"
 #include "ronda/operations.h"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Ronda's C++ API: data-parallel training over the processes of a job. The API needs C++17, and consists of headers
-// that use only the C ABI (ronda.h) and the standard library. Names follow Horovod's.
+// Ronda's C++ API for data-parallel training across the processes of a job. The API needs C++17, and consists of
+// headers that use only the C ABI (ronda.h) and the standard library. Names follow Horovod's.
 //
 //   #include <ronda.hpp>
 //
@@ -25,7 +25,7 @@
 // Errors are thrown as ronda::Error. The functions that begin with try_ return a ronda::Status or a ronda::Result
 // instead, and do not throw ronda::Error.
 //
-// Thread-safety: any thread may call functions; each class states its own thread-safety.
+// Thread-safety: any thread may call the free functions; each class states its own thread-safety.
 #ifndef RONDA_CLIENT_RONDA_HPP_
 #define RONDA_CLIENT_RONDA_HPP_
 

@@ -33,8 +33,7 @@ void NumberSequence::Record(std::shared_ptr<const Handle> operation) {
 
 void NumberSequence::Settle() {
   const auto last = in_flight_.begin() + static_cast<ptrdiff_t>(std::min(in_flight_.size(), kLookedAt));
-  // Checks each operation only once. If the code checked an operation twice, an operation that ended between the two
-  // checks would be erased without Settle().
+  // Checks each operation only once. An operation that completed between two checks would be erased without Settle().
   const auto settle_if_ended = [this](const InFlight& one) {
     if (!one.operation->done()) return false;
     Settle(one);
@@ -51,7 +50,7 @@ void NumberSequence::Settle(const InFlight& ended) {
 
 namespace {
 
-// Makes the error text for tensors that the caller has not named, because the runtime's text contains their internal
+// Creates the error for operations that the caller has not named, because the runtime's text contains their internal
 // names.
 absl::Status TooMany(OpType op, RankId sender, RankId receiver) {
   const bool is_message = op == OpType::kSendRecv;
@@ -98,8 +97,8 @@ absl::StatusOr<std::shared_ptr<Handle>> Session::SubmitUnnamed(Submission* submi
   submission->unnamed_call = number + 1;
   RONDA_ASSIGN_OR_RETURN(std::shared_ptr<Handle> handle, runtime_.Submit(*submission));
   if (!again) calls.order.Add(SignatureOf(request));
-  // A refusal means that the ranks differ in this call. The other ranks notice the difference when the operation has
-  // failed, but this rank already knows of the difference.
+  // A refusal means that the ranks differ in this call. The other ranks learn of the difference when the operation has
+  // failed; this rank already knows.
   if (!request.refusal.empty()) calls.order.RestartAfter(number);
   calls.numbers.Record(handle);
   return handle;
@@ -151,8 +150,8 @@ absl::StatusOr<std::shared_ptr<Handle>> Session::SubmitNumbered(Submission submi
 absl::StatusOr<std::shared_ptr<Handle>> Session::SubmitNumberedLocked(Submission submission) {
   std::string& name = submission.request.name;
   NumberSequence& sequence = sequences_[{submission.request.process_set, name}];
-  // Only a few names are used, in turn, so that they stay in the response cache. A new name for each operation would
-  // empty the cache.
+  // Cycles through a few names, so that they stay in the response cache. A new name for each operation would flush the
+  // cache.
   absl::StrAppend(&name, "/", sequence.Next() % kConcurrentOfAKind);
   const OpType op = submission.request.op;
   const RankId sender = submission.request.root, receiver = submission.request.receiver;
@@ -175,7 +174,7 @@ absl::StatusOr<std::shared_ptr<Handle>> Session::SubmitJoin(const Submission& su
   const ProcessSetId set = submission.request.process_set;
   MutexLock lock(&mu_);
   SettleJoinLocked(set);
-  // Creates the map's entry before the submission, because a join in flight cannot be taken back if memory is
+  // Creates the map entry before the submission, because a join in flight could not be cancelled if memory were
   // exhausted.
   std::shared_ptr<const Handle>& join = joins_[set];
   RONDA_ASSIGN_OR_RETURN(std::shared_ptr<Handle> handle, runtime_.Submit(submission));
@@ -198,7 +197,7 @@ void Session::SettleJoinLocked(ProcessSetId set) {
   const auto join = joins_.find(set);
   if (join == joins_.end() || join->second == nullptr || !join->second->done()) return;
   const absl::Status status = join->second->Wait();
-  // FAILED_PRECONDITION means that all ranks have joined, but disagree on the join's arguments. Other errors occur
+  // FAILED_PRECONDITION means that all ranks have joined, but disagree on the arguments of the join. Other errors occur
   // before all ranks have joined, and not on all ranks.
   if (status.ok() || absl::IsFailedPrecondition(status)) {
     if (set == kGlobalProcessSet) ++joins_of_all_;

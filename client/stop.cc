@@ -17,9 +17,9 @@
 namespace ronda {
 namespace {
 
-// The variables for the signal handler are static, because a signal handler can reach only static storage. A signal
-// handler may set the flag, because the flag is lock-free. The action of the program's earlier handler is stored before
-// Ronda's handler is installed, and only Ronda's handler reads the stored action.
+// Static, because a signal handler can reach only static storage. The handler may set the flag, because the flag is
+// lock-free. The program's previous signal action is stored before Ronda's handler is installed, and only that handler
+// reads it.
 std::atomic<bool> is_received{false};
 static_assert(std::atomic<bool>::is_always_lock_free);
 struct sigaction earlier = {};
@@ -48,11 +48,11 @@ void OnSignal(int signo, siginfo_t* info, void* context) {
 void Install() {
   struct sigaction action = {};
   if (sigaction(SIGTERM, nullptr, &action) != 0) return;
-  // A child of fork() inherits both Ronda's handler and the stored earlier action.
+  // A forked child inherits both Ronda's handler and the stored previous action.
   if ((action.sa_flags & SA_SIGINFO) != 0 && action.sa_sigaction == OnSignal) return;
   earlier = action;
-  // If the program has no handler, a signal should not interrupt system calls. If the program has a handler, Ronda's
-  // handler gets the same flags, but stays installed even if the program's handler was to run only once.
+  // If the program has no handler, a signal should not interrupt system calls. Otherwise Ronda's handler gets the same
+  // flags as the program's, but stays installed even if that one was to run only once.
   action.sa_flags = HasHandler(earlier) ? action.sa_flags & ~static_cast<int>(SA_RESETHAND) : SA_RESTART;
   action.sa_flags |= SA_SIGINFO;
   action.sa_sigaction = OnSignal;

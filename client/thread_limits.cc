@@ -23,7 +23,7 @@ std::string FirstLine(const std::string& path) {
   return line;
 }
 
-// In /proc/self/cgroup, "0::/docker/71" gives the group's folder in the hierarchy of version 2.
+// In /proc/self/cgroup, "0::/docker/71" is the process's cgroup folder in the version 2 hierarchy.
 std::string MostOfGroup() {
   std::ifstream groups("/proc/self/cgroup");
   for (std::string line; std::getline(groups, line);) {

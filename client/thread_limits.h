@@ -9,9 +9,9 @@
 
 namespace ronda {
 
-// Starts a thread to check whether the process can start threads, because gRPC waits silently if it cannot start its
+// Starts a thread to check whether the process can start threads, because gRPC silently blocks if it cannot start its
 // own.
-// Errors: RESOURCE_EXHAUSTED with the limits of threads and their values; PERMISSION_DENIED.
+// Errors: RESOURCE_EXHAUSTED with the thread limits and their values; PERMISSION_DENIED.
 absl::Status CheckThreads();
 
 // Returns an error text such as "cannot start a thread: Resource temporarily unavailable; the limits of threads are

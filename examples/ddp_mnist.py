@@ -4,7 +4,7 @@
 
     rondarun -np 2 python3 examples/ddp_mnist.py        (or torchrun, or mpirun)
 
-The lines with the mark (ddp) turn a script for one process into a distributed one.
+Lines marked (ddp) turn a single-process script into a distributed one.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def lenet() -> nn.Module:
 
 
 def train(model: nn.Module, data: TensorDataset, epochs: int, batch: int, rate: float) -> None:
-    """Trains for some epochs; `batch` is the batch size of all ranks together."""
+    """Trains for some epochs; `batch` is the total batch size over all ranks."""
     sampler = DistributedSampler(data, seed=1)  # (ddp) each rank gets its part of the digits
     loader = DataLoader(data, batch // dist.get_world_size(), sampler=sampler, drop_last=True)
     optimizer = torch.optim.SGD(model.parameters(), rate, momentum=0.9)
@@ -73,7 +73,7 @@ def train(model: nn.Module, data: TensorDataset, epochs: int, batch: int, rate: 
 
 
 def accuracy(model: nn.Module, data: TensorDataset) -> float:
-    """Returns the share of the digits that the model recognises; each rank tests its part."""
+    """Returns the fraction of digits that the model recognises; each rank tests a part of them."""
     images, labels = (each[dist.get_rank() :: dist.get_world_size()] for each in data.tensors)
     with torch.no_grad():
         correct = (model(images).argmax(1) == labels).sum()

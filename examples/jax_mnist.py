@@ -26,7 +26,7 @@ Params = dict[str, Any]
 
 
 def read_idx(path: pathlib.Path) -> np.ndarray:
-    """Reads an array of uint8 from a gzipped file in the format of the MNIST database."""
+    """Reads a uint8 array from a gzipped file in the MNIST format."""
     data = gzip.decompress(path.read_bytes())
     dims = data[3]
     shape = [int.from_bytes(data[4 + 4 * i : 8 + 4 * i], "big") for i in range(dims)]
@@ -79,7 +79,7 @@ def loss(params: Params, images: jax.Array, labels: jax.Array) -> jax.Array:
 def batches(
     digits: tuple[np.ndarray, np.ndarray], size: int, seed: int
 ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Yields this rank's part of each batch of an epoch. All ranks use the same order."""
+    """Yields this rank's part of each batch of an epoch. The order is the same on all ranks."""
     images, labels = digits
     order = np.random.default_rng(seed).permutation(len(labels))
     share = max(size // rj.size(), 1)

@@ -21,7 +21,7 @@ DIGITS = pathlib.Path(__file__).parent / "lenet_mnist" / "data"
 
 
 def read_idx(path: pathlib.Path) -> np.ndarray:
-    """Reads an array of uint8 from a gzipped file in the format of the MNIST database."""
+    """Reads a uint8 array from a gzipped file in the MNIST format."""
     data = gzip.decompress(path.read_bytes())
     dims = data[3]
     shape = [int.from_bytes(data[4 + 4 * i : 8 + 4 * i], "big") for i in range(dims)]

@@ -11,7 +11,7 @@ import ronda
 
 def main():
     ronda.init()
-    # These 1,000 points of the rank are on the line y = 3 x + 2.
+    # This rank's 1,000 points, on the line y = 3 x + 2.
     x = np.random.default_rng(seed=ronda.rank()).uniform(-1, 1, 1000)
     y = 3 * x + 2
     weights = ronda.broadcast(np.random.default_rng().normal(size=2))  # rank 0's, for all ranks

@@ -24,7 +24,7 @@ DIGITS = pathlib.Path(__file__).parent / "lenet_mnist" / "data"
 
 
 def read_idx(path: pathlib.Path) -> np.ndarray:
-    """Reads an array of uint8 from a gzipped file in the format of the MNIST database."""
+    """Reads a uint8 array from a gzipped file in the MNIST format."""
     data = gzip.decompress(path.read_bytes())
     dims = data[3]
     shape = [int.from_bytes(data[4 + 4 * i : 8 + 4 * i], "big") for i in range(dims)]
@@ -50,7 +50,7 @@ class LeNet(paddle.nn.Layer):
         self.fc3 = paddle.nn.Linear(84, 10)
 
     def forward(self, x: paddle.Tensor) -> paddle.Tensor:
-        """Returns scores of the ten digits, shape (N, 10), for images of shape (N, 1, 28, 28)."""
+        """Returns the scores of the ten digits, shape (N, 10), for images (N, 1, 28, 28)."""
         x = F.max_pool2d(F.relu(self.conv1(x)), 2)
         x = F.max_pool2d(F.relu(self.conv2(x)), 2).flatten(1)
         return self.fc3(F.relu(self.fc2(F.relu(self.fc1(x)))))
@@ -69,7 +69,7 @@ def train(
 
 @paddle.no_grad()
 def accuracy_of(model: paddle.nn.Layer, digits: TensorDataset) -> float:
-    """Returns the share of digits that the model reads correctly."""
+    """Returns the fraction of digits that the model recognises."""
     model.eval()
     images, labels = digits.tensors
     return float((model(images).argmax(1) == labels).astype("float32").mean())

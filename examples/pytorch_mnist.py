@@ -23,7 +23,7 @@ DIGITS = pathlib.Path(__file__).parent / "lenet_mnist" / "data"
 
 
 def read_idx(path: pathlib.Path) -> torch.Tensor:
-    """Reads a tensor of uint8 from a gzipped file in the format of the MNIST database."""
+    """Reads a uint8 tensor from a gzipped file in the MNIST format."""
     data = bytearray(gzip.decompress(path.read_bytes()))
     dims = data[3]
     shape = [int.from_bytes(data[4 + 4 * i : 8 + 4 * i], "big") for i in range(dims)]
@@ -49,7 +49,7 @@ class LeNet(torch.nn.Module):
         self.fc3 = torch.nn.Linear(84, 10)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """Returns scores of the ten digits, shape (N, 10), for images of shape (N, 1, 28, 28)."""
+        """Returns the scores of the ten digits, shape (N, 10), for images (N, 1, 28, 28)."""
         x = F.max_pool2d(F.relu(self.conv1(x)), 2)
         x = F.max_pool2d(F.relu(self.conv2(x)), 2).flatten(1)
         return self.fc3(F.relu(self.fc2(F.relu(self.fc1(x)))))
@@ -66,7 +66,7 @@ def train(model: torch.nn.Module, optimizer: torch.optim.Optimizer, loader: Data
 
 @torch.no_grad()
 def test(model: torch.nn.Module, loader: DataLoader) -> float:
-    """Returns the share of digits that the model reads correctly, over all ranks."""
+    """Returns the fraction of digits that the model recognises, over all ranks."""
     model.eval()
     right = seen = 0
     for images, labels in loader:

@@ -21,7 +21,7 @@ DIGITS = pathlib.Path(__file__).parent / "lenet_mnist" / "data"
 
 
 def read_idx(path: pathlib.Path) -> np.ndarray:
-    """Reads an array of uint8 from a gzipped file in the format of the MNIST database."""
+    """Reads a uint8 array from a gzipped file in the MNIST format."""
     data = gzip.decompress(path.read_bytes())
     dims = data[3]
     shape = [int.from_bytes(data[4 + 4 * i : 8 + 4 * i], "big") for i in range(dims)]
@@ -36,7 +36,7 @@ def load_digits(part: str, folder: pathlib.Path = DIGITS) -> tuple[np.ndarray, n
 
 
 class LeNet(tf.Module):
-    """LeNet-5 with rectifiers, and momentum for each of its variables."""
+    """LeNet-5 with rectifiers, and a momentum for each of its variables."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -50,7 +50,7 @@ class LeNet(tf.Module):
         self.momenta = [tf.Variable(tf.zeros_like(each)) for each in self.weights + self.biases]
 
     def __call__(self, x: tf.Tensor) -> tf.Tensor:
-        """Returns scores of the ten digits, shape (N, 10), for images of shape (N, 28, 28, 1)."""
+        """Returns the scores of the ten digits, shape (N, 10), for images (N, 28, 28, 1)."""
         for i, padding in enumerate(("SAME", "VALID")):
             x = tf.nn.conv2d(x, self.weights[i], 1, padding) + self.biases[i]
             x = tf.nn.max_pool2d(tf.nn.relu(x), 2, 2, "VALID")
@@ -62,7 +62,7 @@ class LeNet(tf.Module):
 
 @tf.function(reduce_retracing=True)
 def train_step(model: LeNet, images: tf.Tensor, labels: tf.Tensor, rate: tf.Tensor) -> None:
-    """Updates the variables by one step of SGD with momentum."""
+    """Updates the variables with one step of SGD with momentum."""
     with tf.GradientTape() as tape:
         losses = tf.nn.sparse_softmax_cross_entropy_with_logits(labels, model(images))
         loss = tf.reduce_mean(losses)

@@ -1,12 +1,12 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
 
-"""Makes a container image of a Debian system and Ronda's wheel: image.py BASE.tar WHEEL FOLDER.
+"""Builds a container image from a Debian system and Ronda's wheel: image.py BASE.tar WHEEL FOLDER.
 
-BASE.tar is the file system of a Debian system with python3, as mmdebstrap makes it. The script
+BASE.tar is the file system of a Debian system with python3, as produced by mmdebstrap. The script
 needs no container engine. It writes the image to FOLDER/ronda-VERSION.image.tar, an archive with
-OCI's image layout and Docker's manifest. `podman load`, `docker load` and
-`skopeo copy oci-archive:` can read the archive.
+OCI's image layout and Docker's manifest, for `podman load`, `docker load` and
+`skopeo copy oci-archive:`.
 """
 
 import configparser
@@ -20,7 +20,7 @@ import sys
 import tarfile
 import zipfile
 
-# The folder where Debian's python3 looks for packages that are not from Debian.
+# The folder in which Debian's python3 looks for packages that do not come from Debian.
 _PACKAGES = "usr/local/lib/python3.11/dist-packages"
 _LAYER = "application/vnd.oci.image.layer.v1.tar+gzip"
 _SCRIPT = """\
@@ -34,8 +34,8 @@ sys.exit({function}())
 
 
 class _Tar:
-    """A tar archive in memory whose bytes depend only on its files. All files belong to root and
-    have a date in 2020.
+    """A tar archive in memory whose bytes depend only on the files in it. All files belong to root
+    and are dated 2020.
     """
 
     def __init__(self) -> None:
@@ -61,12 +61,12 @@ class _Tar:
 
 
 def wheel_layer(wheel: pathlib.Path) -> bytes:
-    """Returns the files that pip would install from `wheel`, as a tar archive, without bytecode."""
+    """Returns the files that pip would install from `wheel`, without bytecode, as a tar archive."""
     tar = _Tar()
     with zipfile.ZipFile(wheel) as archive:
         for entry in sorted(archive.infolist(), key=lambda entry: entry.filename):
-            # Files under NAME.data/data/ go below the prefix; all other files go into the folder of
-            # packages.
+            # Files under NAME.data/data/ go below the prefix; all other files go into the package
+            # folder.
             name, data_files = re.subn(r"^[^/]+\.data/data/", "usr/local/", entry.filename)
             if not data_files:
                 name = f"{_PACKAGES}/{name}"
@@ -88,13 +88,13 @@ def _scripts(entry_points: str) -> list[tuple[str, str]]:
 
 
 class _Blobs:
-    """The blobs of an image, by their digests."""
+    """The blobs of an image, addressed by digest."""
 
     def __init__(self, tar: _Tar) -> None:
         self._tar = tar
 
     def add(self, data: bytes, kind: str) -> dict[str, object]:
-        """Adds a blob, and returns the descriptor with which other blobs refer to it."""
+        """Adds a blob, and returns the descriptor by which other blobs refer to it."""
         digest = hashlib.sha256(data).hexdigest()
         self._tar.add(f"blobs/sha256/{digest}", data)
         return {"mediaType": kind, "digest": f"sha256:{digest}", "size": len(data)}
@@ -105,7 +105,7 @@ def _path(descriptor: dict[str, object]) -> str:
 
 
 def make(layers: list[bytes], name: str) -> bytes:
-    """Returns an image of these layers. Each layer is an uncompressed tar archive; the lowest is
+    """Returns an image with these layers. Each layer is an uncompressed tar archive, lowest layer
     first.
     """
     tar = _Tar()

@@ -1,9 +1,10 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
 
-"""Makes manual pages and bash completions from the help texts that programs print for --help.
+"""Generates manual pages and bash completions from the programs' --help texts.
 
-manual.py VERSION FOLDER PROGRAM... writes FOLDER/man1/NAME.1 and FOLDER/completions/NAME for each.
+manual.py VERSION FOLDER PROGRAM... writes FOLDER/man1/NAME.1 and FOLDER/completions/NAME for each
+program.
 """
 
 from __future__ import annotations
@@ -15,12 +16,12 @@ import sys
 from collections.abc import Iterable
 from typing import NamedTuple
 
-# Other names under which a program is also installed.
+# Alternative names under which a program is also installed.
 _OTHER_NAMES = {"rondarun": ["horovodrun"]}
 
 
 class Entry(NamedTuple):
-    """An option or a command, with its explanation."""
+    """An option or a command, with its description."""
 
     term: str
     text: str
@@ -38,29 +39,29 @@ class Entry(NamedTuple):
 
 
 class Block(NamedTuple):
-    """A block of lines, without a blank line between them."""
+    """Consecutive lines without a blank line between them."""
 
     title: str  # without its colon; empty: none
     lines: list[str]
 
     def options(self) -> list[Entry]:
-        """Returns the options of the block. The explanation of each option is indented on the lines
-        below the option.
+        """Returns the options in the block. The description of each option is indented on the lines
+        below it.
         """
         text = "\n".join(self.lines)
         found = re.findall(r"^  (-.*)\n((?: {8}.*\n?)+)", text, re.M)
         return [Entry(term, re.sub(r"^ {8}", "", help_, flags=re.M)) for term, help_ in found]
 
     def commands(self) -> list[Entry]:
-        """Returns the commands of the block. The explanation of each command follows the command on
-        the same line.
+        """Returns the commands in the block. The description of each command follows on the same
+        line.
         """
         found = (re.fullmatch(r"  ([a-z]+(?: [a-z]+)?)  +(\S.*)", line) for line in self.lines)
         return [Entry(each[1], each[2]) for each in found if each]
 
 
 class Help:
-    """What a program, or one of its commands, prints for --help."""
+    """The --help text of a program, or of one of its commands."""
 
     def __init__(self, text: str) -> None:
         usage, _, self._rest = text.partition("\n")
@@ -79,7 +80,7 @@ class Help:
 
     @property
     def summary(self) -> str:
-        """The first sentence of the description, in the form of the line NAME of a manual page."""
+        """The first sentence of the description, formatted for the NAME line of a manual page."""
         sentence = re.split(r"[.:]\s", " ".join(self.blocks[0].lines) + " ")[0]
         return sentence[0].lower() + sentence[1:]
 
@@ -100,7 +101,7 @@ def _ask(*words: str) -> Help:
 
 
 def _escaped(text: str) -> str:
-    """Escapes `text` so that troff shows it unchanged."""
+    """Escapes `text` so that troff prints it unchanged."""
     text = text.replace("\\", "\\e").replace("-", "\\-")
     return re.sub(r"^([.'])", r"\\&\1", text, flags=re.M)
 
@@ -114,7 +115,7 @@ def _entries(entries: Iterable[Entry]) -> str:
 
 def _body(help_: Help, heading: str) -> str:
     """Returns the part of the page below the synopsis. `heading` is the troff request that begins a
-    block with a title.
+    titled block.
     """
     text = ""
     for block in help_.blocks:
@@ -156,7 +157,7 @@ def _completion(name: str, help_: Help, parts: dict[str, Help]) -> str:
         f'        -*:{command}) words="{_names(part.options)}" ;;'
         for command, part in parts.items()
     ]
-    # rondactl names options in the explanations of its commands.
+    # rondactl mentions options in the descriptions of its commands.
     own = [
         _names(help_.options),
         *re.findall(r"--[a-z-]+", " ".join(each.text for each in help_.commands)),

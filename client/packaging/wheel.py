@@ -1,11 +1,11 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
 
-"""Makes the wheel of the Python package. Usage: bazel run //client/packaging:wheel -- FOLDER.
+"""Builds the wheel of the Python package. Usage: bazel run //client/packaging:wheel -- FOLDER.
 
-The wheel contains the shared libraries that manylinux does not guarantee. These libraries have
-unique names in the wheel, so that they do not collide with other libraries in a process. The wheel
-does not contain the libraries of MPI and of NVIDIA's driver, which the user installs.
+The wheel contains the shared libraries that manylinux does not guarantee. They have unique names in
+the wheel, so that they do not collide with other libraries in a process. The wheel does not contain
+the MPI and NVIDIA driver libraries, which the user installs.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ def _needed(file: pathlib.Path) -> list[str]:
 
 
 def _places(file: pathlib.Path) -> dict[str, pathlib.Path]:
-    """Returns the paths where the loader finds the libraries that a file needs, directly or not."""
+    """Returns where the loader finds the direct and indirect dependencies of a file."""
     found = re.findall(r"(\S+) => (/\S+)", _run("ldd", str(file)))
     return {name: pathlib.Path(place) for name, place in found}
 
@@ -113,7 +113,7 @@ class _Bundle:
         self._names: dict[str, str] = {}  # in the folder, by soname
 
     def complete(self, file: pathlib.Path, places: dict[str, pathlib.Path]) -> None:
-        """Copies the libraries that `file` needs, and changes `file` and the copies so that the
+        """Copies the libraries that `file` needs, and patches `file` and the copies so that the
         loader finds the copies.
         """
         own = {each.name for each in self._folder.iterdir()}
@@ -148,7 +148,7 @@ def _bundle(package: pathlib.Path) -> None:
 
 
 def _license_texts() -> dict[str, bytes]:
-    """Returns the license of Ronda, and the licenses of the projects in NOTICE, by file name."""
+    """Returns Ronda's license, and the licenses of the projects in NOTICE, by file name."""
     texts = {name: pathlib.Path(name).read_bytes() for name in ("LICENSE", "NOTICE")}
     table = texts["NOTICE"].decode().partition("\nProject ")[2].splitlines()[1:]
     for package in sorted({line.split()[-1] for line in table} - {"-"}):
@@ -177,7 +177,7 @@ def _write(wheel: pathlib.Path, folder: pathlib.Path, info: str) -> None:
 
 
 def _add(archive: zipfile.ZipFile, name: str, data: bytes, mode: int) -> None:
-    """Adds a file to the archive, with the same time in every build."""
+    """Adds a file to the archive, with the same timestamp in every build."""
     entry = zipfile.ZipInfo(name, (2020, 1, 1, 0, 0, 0))
     entry.external_attr = (0o100000 | mode) << 16
     entry.compress_type = zipfile.ZIP_DEFLATED
@@ -214,7 +214,7 @@ def main(arguments: Iterable[str]) -> int:
         print("usage: bazel run //client/packaging:wheel -- FOLDER", file=sys.stderr)
         return 2
     version = _version(pathlib.Path("client/packaging/ronda.pc"))
-    # Bazel starts this script in another folder, but a relative path means a path in the caller's
+    # Bazel runs this script in a different folder, but a relative path refers to the caller's
     # folder.
     output = pathlib.Path(os.environ.get("BUILD_WORKING_DIRECTORY", "."), target)
     output.mkdir(parents=True, exist_ok=True)

@@ -3,17 +3,17 @@
 // Collective operations on named tensors:
 //   reductions.hpp       allreduce, reduce, reducescatter
 //   exchanges.hpp        broadcast, allgather, gather, scatter, alltoall, send and receive
-//   objects.hpp          bytes of any number, sparse tensors
+//   objects.hpp          byte strings of any length, sparse tensors
 //   synchronization.hpp  barriers, joins
 //   process_set.hpp      the ranks that take part
 //   options.hpp          options of operations
 //   handle.hpp           operations in flight
 //   group.hpp            the allreduces of a step that repeats
 //
-// Every rank of the process set (by default of the job) submits the same tensors with the same arguments, in any order.
-// The ranks' submissions are matched by the tensor's name. Functions named *_async return at once, and the buffers
-// belong to the operation until its handle is complete. Functions without the ending _async wait for the operation.
-// Roots and other ranks are numbered as in the job.
+// Every rank of the process set (by default, every rank of the job) submits the same tensors with the same arguments,
+// in any order. Submissions of different ranks are matched by tensor name. Functions named *_async return at once, and
+// the buffers belong to the operation until its handle is complete. Functions without the suffix _async wait for the
+// operation. Ranks, including roots, are always numbered as in the whole job.
 //
 // Errors of a submission, thrown or returned at once:
 //   RONDA_ERROR_NOT_INITIALIZED, RONDA_ERROR_INVALID_ARGUMENT, RONDA_ERROR_DUPLICATE_NAME (the name is in flight), or

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Elastic training, in which ranks die, join and leave, and the other ranks continue with the state in their memory
+// Elastic training: ranks may die, join and leave, while the other ranks continue with the state in their memory
 // (docs/elastic.md).
 //
 //   #include <ronda/elastic.hpp>
@@ -20,8 +20,8 @@
 //   });
 //   ronda::shutdown();
 //
-// Start the program as `rondarun -np 4 --min-np 2 ./trainer`. Without an elastic launcher the program trains as a job
-// with fixed members.
+// Start the program as `rondarun -np 4 --min-np 2 ./trainer`. Without an elastic launcher, the program trains in a job
+// whose membership is fixed.
 #ifndef RONDA_CLIENT_RONDA_ELASTIC_HPP_
 #define RONDA_CLIENT_RONDA_ELASTIC_HPP_
 
@@ -53,7 +53,7 @@ namespace elastic {
 struct Membership {
   int rank = 0;
   int size = 1;
-  std::int64_t step = 0;    // steps that the state has seen
+  std::int64_t step = 0;    // steps applied to the state
   std::int64_t resets = 0;  // epochs that this process has left so far
 };
 
@@ -69,12 +69,12 @@ struct Batch {
   std::int64_t epoch = 0;             // of the dataset
 };
 
-// Distributes global batches of a fixed number of samples to any number of ranks. The order of the samples in an epoch
-// depends only on the seed and the epoch's number. Each epoch has every sample once, so the last batch of an epoch may
-// be smaller. If a batch cannot be divided evenly, the first ranks take one sample more.
+// Distributes global batches of a fixed size over any number of ranks. The order of the samples in an epoch depends
+// only on the seed and the epoch number. Each epoch contains every sample once, so its last batch may be smaller. If a
+// batch cannot be divided evenly, the first ranks get one sample more.
 //
-// If the Sampler is a part of the State, it is reset with the State. The reset makes the ranks distribute the samples
-// of an incomplete step again.
+// A Sampler that is part of the State is reset together with it, so the ranks distribute the samples of an incomplete
+// step again.
 //
 // Thread-compatible.
 class Sampler {
@@ -94,11 +94,11 @@ class Sampler {
     }
   }
 
-  // Returns this rank's share of the next global batch. After the end of an epoch the next call begins the next epoch.
+  // Returns this rank's share of the next global batch. At the end of an epoch, the next call begins a new epoch.
   // Throws Error (RONDA_ERROR_NOT_INITIALIZED).
   Batch next() { return next(ronda::rank(), ronda::size()); }
 
-  // Returns the share of rank `rank` among `ranks` ranks.
+  // Returns the share of rank `rank` out of `ranks` ranks.
   Batch next(int rank, int ranks) {
     if (ordered_epoch_ != cursor_.epoch) {
       const auto kind = options_.shuffle ? detail::EpochOrder::shuffled : detail::EpochOrder::ascending;
@@ -119,8 +119,7 @@ class Sampler {
   // The epoch of the next batch.
   std::int64_t epoch() const noexcept { return cursor_.epoch; }
 
-  // The position in the dataset that all ranks together have reached. A program may set the position before run(), from
-  // a checkpoint.
+  // The position in the dataset, which all ranks share. A program may set it from a checkpoint before run().
   Cursor& cursor() noexcept { return cursor_; }
 
  private:
@@ -139,17 +138,16 @@ struct RunOptions {
 
   Options init;  // of the job in each epoch, without a place and an epoch
 
-  // run() calls this function before the body in each epoch except this process's first, when the rank has the state.
-  // The program can use this function to adapt itself to the new number of ranks.
+  // run() calls this function in each epoch except this process's first, before the body, once the rank has the state.
+  // The program can use it to adapt to the new number of ranks.
   std::function<void(const Membership&)> on_reset;
 
-  // Each rank copies its state in its own memory every `snapshot_every` steps. The ranks return to this copy if the
-  // state of every rank is incomplete. 0 means that the ranks make no copies. Tensors in a GPU's memory cannot be
-  // copied.
+  // Every `snapshot_every` steps, each rank copies its state within its own memory; 0 disables these snapshots. The
+  // ranks go back to the snapshot if the state of every rank is incomplete. Requires all tensors to be in host memory.
   std::int64_t snapshot_every = 0;
 
-  // The longest time for which a process waits until the launcher gives it a rank in the next epoch. If this limit is
-  // not set, the process waits as long as the launcher runs.
+  // The longest time that a process waits for the launcher to give it a rank in the next epoch. If unset, the process
+  // waits as long as the launcher runs.
   std::optional<Seconds> place_timeout;
 };
 
@@ -161,15 +159,15 @@ enum class End {
 template <class Body>
 End run(State& state, Body&& body, const RunOptions& options = {});
 
-// The state that all ranks share. Between two steps the state is bitwise equal on all ranks. The state consists of
-// tensors, which only the optimizer's step() changes, and of small plain values, which the body may change at any time.
-// A step copies only the plain values.
+// The state that all ranks share. Between steps, the state is bitwise equal on all ranks. It consists of tensors, which
+// only the optimizer's step() changes, and of small plain values, which the body may change at any time. Only the plain
+// values are copied in every step.
 //
-// A state is incomplete from DistributedOptimizer::step(), or begin_update(), to step_done(), which counts the step. No
-// operation should run while the state is incomplete, because a failure of the operation would leave the state of every
+// The state is incomplete from DistributedOptimizer::step() or begin_update() until step_done(), which counts the step.
+// Run no operation while the state is incomplete, because a failure of the operation would leave the state of every
 // rank incomplete.
 //
-// Ronda has one step counter per process, so a process can train only one state, in one run().
+// Ronda has one step counter per process, so a process can train only one State, in a single run().
 //
 // Thread-compatible. The tensors and values must outlive the State.
 class State {
@@ -188,12 +186,12 @@ class State {
   State(const State&) = delete;
   State& operator=(const State&) = delete;
 
-  // Call this function before you change the tensors. DistributedOptimizer::step() calls begin_update() itself.
+  // Must be called before the tensors change. DistributedOptimizer::step() calls begin_update() itself.
   void begin_update() noexcept { ronda_elastic_begin_update(); }
 
-  // Call this function on all ranks when the step is complete. If the members change, step_done() throws an exception
-  // that leaves the body of run(). The body must not catch this exception, which is not a std::exception. Throws Error:
-  // the errors of an operation, or RONDA_ERROR_MEMBERSHIP if the launcher has ended.
+  // Must be called on all ranks when the step is complete. If the membership changes, step_done() throws an exception
+  // that leaves the body of run(). The body must not catch this exception, which does not derive from std::exception.
+  // Throws Error: the errors of an operation, or RONDA_ERROR_MEMBERSHIP if the launcher has ended.
   void step_done() {
     save_values(&values_now_);
     ronda_elastic_end_update();
@@ -204,7 +202,7 @@ class State {
     if (change != RONDA_ELASTIC_GO_ON) throw EpochEnds{change};
   }
 
-  // Returns the number of completed steps in the state.
+  // Returns the number of steps applied to the state.
   std::int64_t step() const noexcept { return std::max<std::int64_t>(step_, 0); }
 
  private:
@@ -213,7 +211,7 @@ class State {
 
   using Bytes = std::vector<unsigned char>;
 
-  // step_done() throws an EpochEnds to leave the body of run().
+  // Thrown by step_done() to leave the body of run().
   struct EpochEnds {
     ronda_elastic_change change;
   };
@@ -282,9 +280,8 @@ class State {
     }
   }
 
-  // Leaves the epoch, and joins the next epoch. If `failure` is set, it is the reason why this rank leaves the epoch.
-  // Tries again if joining fails. Returns false if the change was planned and the launcher has removed this process
-  // from the job.
+  // Leaves the epoch and joins the next one. `failure`, if set, is the reason why this rank leaves the epoch. Retries
+  // if joining fails. Returns false if the launcher has removed this process from the job in a planned change.
   static bool reform(const std::optional<Error>& failure, const RunOptions& options) {
     const detail::OptionsView init = detail::to_c(options.init);
     ronda_elastic_reform_options reform = RONDA_ELASTIC_REFORM_OPTIONS_INIT;
@@ -302,14 +299,14 @@ class State {
       const bool has_no_place = status.code() == RONDA_ERROR_MEMBERSHIP;
       if (has_no_place && reason.empty()) return false;
       if (!failure || has_no_place) status.throw_if_error();
-      // The process cannot join a new epoch, for instance because its job is not elastic. So the failure is thrown to
-      // the caller of run().
+      // The process cannot join another epoch, for instance because its job is not elastic, so the failure goes to the
+      // caller of run().
       const ronda_status code = status.code() == RONDA_ERROR_INVALID_ARGUMENT ? failure->code() : status.code();
       throw Error(code, std::string(failure->what()) + "; this process cannot go on: " + status.message());
     }
   }
 
-  // Gives all ranks the newest state that any rank has. run() calls this function when the ranks have joined the epoch.
+  // Gives all ranks the newest state that any rank has. run() calls this function once the ranks have joined the epoch.
   void synchronize() {
     ronda_elastic_source source = RONDA_ELASTIC_SOURCE_INIT;
     detail::to_status(ronda_elastic_sync(snapshot_.step, &source)).throw_if_error();
@@ -326,8 +323,8 @@ class State {
   }
 
   // A rank keeps its old state until it has received the whole new state, because the source may die during the
-  // transfer. A GPU's memory is seldom large enough for both states. On a GPU the new state therefore overwrites the
-  // old state, and a rank whose source dies during the transfer has no complete state.
+  // transfer. GPU memory is seldom large enough for both states. On a GPU, the new state therefore overwrites the old
+  // one, and a rank whose source dies during the transfer has no complete state.
   void take_over(const ronda_elastic_source& source) {
     const bool is_on_host = std::all_of(tensors_.begin(), tensors_.end(),
                                         [](const Tensor& tensor) { return tensor.memory == RONDA_MEMORY_HOST; });
@@ -355,17 +352,17 @@ class State {
   Snapshot snapshot_;
 };
 
-// Calls `body`, with a Membership, once in every epoch of the job, until `body` returns. Waits until `body` has
-// returned on all ranks. Calls init() if the program has not called init(). Before each call of `body`, all ranks get
-// the newest state that any rank has, so the body begins with the step after state.step(). The body must itself create
-// a DistributedOptimizer and process sets, because they belong to one epoch.
+// Calls `body` with a Membership, once in each epoch, until `body` returns. Then waits until `body` has returned on all
+// ranks. Calls init() if the program has not done so. Before each call of `body`, all ranks get the newest state that
+// any rank has; `body` must continue with the step after state.step(). The body must create its own
+// DistributedOptimizer and process sets, because they belong to one epoch.
 //
-// If a rank dies in the body, or a deadline fails the job, the remaining ranks start a new epoch, and repeat at most
-// the current step.
+// If a rank dies in the body, or a deadline fails the job, the remaining ranks form a new epoch and repeat at most the
+// current step.
 //
-// Throws every exception that leaves the body, except failures of the job from which run() recovers. Throws
+// Throws every exception that leaves the body, except job failures from which run() recovers. Throws
 // RONDA_ERROR_MEMBERSHIP if the launcher has removed this process from the job. In a job that is not elastic, run()
-// throws every failure of the job.
+// throws every job failure.
 template <class Body>
 End run(State& state, Body&& body, const RunOptions& options) {
   state.set_snapshot_every(options.snapshot_every);
@@ -378,7 +375,7 @@ End run(State& state, Body&& body, const RunOptions& options) {
       const Membership membership{ronda::rank(), ronda::size(), state.step(), resets};
       if (resets > 0 && options.on_reset) options.on_reset(membership);
       body(membership);
-      // The barrier keeps a rank from ending while other ranks still have to repeat the last step.
+      // The barrier keeps a rank from leaving while other ranks may still have to repeat the last step.
       barrier();
       return End::finished;
     } catch (const Error& error) {

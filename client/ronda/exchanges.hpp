@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Operations that move tensors between ranks without computing with them.
+// Operations that move tensors between ranks without arithmetic on them.
 #ifndef RONDA_CLIENT_RONDA_EXCHANGES_HPP_
 #define RONDA_CLIENT_RONDA_EXCHANGES_HPP_
 
@@ -57,7 +57,7 @@ inline ronda_recv_args recv_args(const Tensor& tensor, int from, int tag, const 
   return args;
 }
 
-// Fills in the fields of `args` that describe `input` and the memory for the result.
+// Sets the fields of `args` that describe `input` and the memory for the result.
 template <class T, class Args>
 Status set_input(const Tensor& input, const CallOptions& call, const Into& into, Args* args) {
   args->tensor = to_c(input);
@@ -68,7 +68,7 @@ Status set_input(const Tensor& input, const CallOptions& call, const Into& into,
   return check_dtype<T>(input);
 }
 
-// Fills in the rest of `args` from `input`, and submits the operation.
+// Completes `args` from `input`, and submits the operation.
 template <class T, class Args>
 Result<OutputHandle<T>> submit_input(ronda_status (*submit)(const Args*, ronda_handle*), Args args, const Tensor& input,
                                      const CallOptions& call, const Into& into) {
@@ -77,7 +77,7 @@ Result<OutputHandle<T>> submit_input(ronda_status (*submit)(const Args*, ronda_h
   return submit_output<T>(submit, args, input.shape);
 }
 
-// Submits a group of allgathers. `kinds` describes the results of the allgathers.
+// Submits a group of allgathers. `kinds` describes their results.
 template <class T>
 Result<std::vector<OutputHandle<T>>> submit_group(const std::string& group,
                                                   const std::vector<ronda_allgather_args>& args,
@@ -90,7 +90,7 @@ Result<std::vector<OutputHandle<T>>> submit_group(const std::string& group,
 
 }  // namespace detail
 
-// Copies the elements of `tensor` on rank `root` to all other ranks, which pass the same shape and dtype.
+// Copies the elements of `tensor` on rank `root` to all other ranks, which must pass the same shape and dtype.
 inline Result<Handle> try_broadcast_async(const Tensor& tensor, int root, const CallOptions& call = {}) {
   return detail::submit(ronda_broadcast_async, detail::broadcast_args(tensor, root, call));
 }
@@ -105,8 +105,9 @@ inline void broadcast(const Tensor& tensor, int root, const CallOptions& call = 
   try_broadcast(tensor, root, call).throw_if_error();
 }
 
-// Concatenates the ranks' tensors along their first dimension, which may differ between ranks; the dtype and all other
-// dimensions are the same on every rank. `data` points at the elements. `shape` has at least one dimension.
+// Concatenates the tensors of all ranks along their first dimension. The first dimension may differ between ranks; the
+// dtype and all other dimensions must be the same. `data` points to the elements. `shape` must have at least one
+// dimension.
 template <class T>
 Result<OutputHandle<T>> try_allgather_async(const std::string& name, const T* data, const Dims& shape,
                                             const CallOptions& call = {}) {
@@ -121,8 +122,8 @@ OutputHandle<T> allgather_async(const std::string& name, const T* data, const Di
                                 const CallOptions& call = {}) {
   return try_allgather_async(name, data, shape, call).value();
 }
-// An allgather of a Tensor, which may be in a GPU's memory. The result is in the same kind of memory as the input. With
-// `into`, Ronda writes the result to the caller's memory. The other operations of this file also have an overload for
+// An allgather of a Tensor, which may be in GPU memory. The result is in the same kind of memory as the input. With
+// `into`, Ronda writes the result to the caller's memory. The other operations in this file also have overloads for
 // Tensors.
 template <class T>
 Result<OutputHandle<T>> try_allgather_async(const Tensor& input, const CallOptions& call = {}, const Into& into = {}) {
@@ -133,7 +134,7 @@ template <class T>
 OutputHandle<T> allgather_async(const Tensor& input, const CallOptions& call = {}, const Into& into = {}) {
   return try_allgather_async<T>(input, call, into).value();
 }
-// Waits, and returns only the concatenation. allgather_async() also tells how many rows come from each rank.
+// Waits, and returns only the concatenation; allgather_async() also tells how many rows come from each rank.
 template <class T>
 Result<std::vector<T>> try_allgather(const std::string& name, const T* data, const Dims& shape,
                                      const CallOptions& call = {}) {
@@ -152,8 +153,8 @@ struct GatherInput {
   Dims shape;
 };
 
-// Starts several allgathers that run together. If one allgather cannot run, no allgather of the group runs, and each
-// handle has the error of the allgather that failed. `group` is a name for the allgathers, the same on every rank.
+// Starts several allgathers that run together. If one of them cannot run, none of them runs, and every handle gets that
+// one's error. `group` names the group, and must be the same on every rank.
 template <class T>
 Result<std::vector<OutputHandle<T>>> try_grouped_allgather_async(const std::string& group,
                                                                  const std::vector<GatherInput<T>>& inputs,
@@ -174,7 +175,7 @@ std::vector<OutputHandle<T>> grouped_allgather_async(const std::string& group,
                                                      const CallOptions& call = {}) {
   return try_grouped_allgather_async(group, inputs, call).value();
 }
-// A group of allgathers of Tensors, which may be in a GPU's memory. If `into` is given, Ronda writes the result for
+// A group of allgathers of Tensors, which may be in GPU memory. If `into` is given, Ronda writes the result for
 // inputs[i] to into[i].
 template <class T>
 Result<std::vector<OutputHandle<T>>> try_grouped_allgather_async(const std::string& group,
@@ -197,7 +198,7 @@ std::vector<OutputHandle<T>> grouped_allgather_async(const std::string& group, c
   return try_grouped_allgather_async<T>(group, inputs, call, into).value();
 }
 
-// As allgather, but only rank `root` gets the result; the other ranks get an empty result.
+// Like allgather(), but only rank `root` gets the result; the other ranks get an empty result.
 template <class T>
 Result<OutputHandle<T>> try_gather_async(const std::string& name, const T* data, const Dims& shape, int root,
                                          const CallOptions& call = {}) {
@@ -236,9 +237,9 @@ std::vector<T> gather(const std::string& name, const T* data, const Dims& shape,
 }
 
 // Distributes the rows of rank `root`'s tensor to the ranks of the process set. `splits` has the number of rows for
-// each rank. If `splits` is empty, the rows are divided as evenly as possible, and the first ranks get one row more.
-// The other ranks pass the same dtype and dimensions. Ronda ignores the `data`, the `splits` and the first dimension of
-// these ranks.
+// each rank. If `splits` is empty, the rows are divided as evenly as possible, and the first ranks get one row more if
+// necessary. The other ranks must pass the same dtype and dimensions; their `data`, `splits` and first dimension are
+// ignored.
 template <class T>
 Result<OutputHandle<T>> try_scatter_async(const std::string& name, const T* data, const Dims& shape, int root,
                                           const Dims& splits = {}, const CallOptions& call = {}) {
@@ -281,9 +282,9 @@ std::vector<T> scatter(const std::string& name, const T* data, const Dims& shape
   return try_scatter(name, data, shape, root, splits, call).value();
 }
 
-// Sends `splits` rows of this rank's tensor to each rank of the process set, and receives the rows that the ranks send
-// to this rank, in the order of ranks. If `splits` is empty, each rank gets equally many rows, so the number of ranks
-// must divide the first dimension. The first dimension may differ between ranks.
+// Sends `splits[i]` rows of this rank's tensor to the i-th rank of the process set, and receives the rows that those
+// ranks send to this rank, in rank order. If `splits` is empty, each rank gets the same number of rows, so the number
+// of ranks must divide the first dimension. The first dimension may differ between ranks.
 template <class T>
 Result<OutputHandle<T>> try_alltoall_async(const std::string& name, const T* data, const Dims& shape,
                                            const Dims& splits = {}, const CallOptions& call = {}) {
@@ -315,7 +316,7 @@ OutputHandle<T> alltoall_async(const Tensor& input, const Dims& splits = {}, con
   return try_alltoall_async<T>(input, splits, call, into).value();
 }
 
-// The rows that this rank has received, and the number of rows from each rank.
+// The rows that this rank has received, and how many of them came from each rank.
 template <class T>
 struct AlltoallResult {
   std::vector<T> values;
@@ -336,9 +337,9 @@ AlltoallResult<T> alltoall(const std::string& name, const T* data, const Dims& s
   return try_alltoall(name, data, shape, splits, call).value();
 }
 
-// Sends `tensor` to rank `to`. The n-th send from this rank to rank `to` with a tag is received by the n-th receive of
-// rank `to` from this rank with that tag. The sender and the receiver must pass the same dtype and shape. Up to 64
-// sends from a rank to another with a tag may be in flight. The tensor's name is ignored.
+// Sends `tensor` to rank `to`. This rank's n-th send to rank `to` with a given tag matches the n-th receive on rank
+// `to` from this rank with the same tag. The sender and the receiver must pass the same dtype and shape. Up to 64 sends
+// with the same tag may be in flight from one rank to another. The tensor's name is ignored.
 inline Result<Handle> try_send_async(const Tensor& tensor, int to, int tag = 0, const CallOptions& call = {}) {
   return detail::submit(ronda_send_async, detail::send_args(tensor, to, tag, call));
 }

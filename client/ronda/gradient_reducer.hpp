@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Gradients that are reduced over the ranks in every step, while backward computes other gradients.
+// Gradients that are reduced across the ranks in every step, while backward still computes other gradients.
 #ifndef RONDA_CLIENT_RONDA_GRADIENT_REDUCER_HPP_
 #define RONDA_CLIENT_RONDA_GRADIENT_REDUCER_HPP_
 
@@ -32,36 +32,36 @@ struct DistributedOptimizerOptions {
   double prescale = 1;   // factor applied to each rank's gradients; finite, not 0
   double postscale = 1;  // factor applied to the results; finite, not 0
 
-  // Adds the rounding errors of compression to this rank's gradients of the next step.
+  // Adds the rounding errors of compression to this rank's gradients in the next step.
   bool error_feedback = false;
 
-  // With Op::Average, gradients are divided by this factor before they are summed, and by size() / factor afterwards.
-  // With a factor above 1, sums in 16 bits overflow later; with a factor below 1, small gradients become zero later.
-  // The factor must be finite and not 0.
+  // With Op::Average, gradients are divided by this factor before the sum, and by size() / factor after it. With a
+  // factor above 1, 16-bit sums are less likely to overflow; with a factor below 1, small gradients are less likely to
+  // become zero. The factor must be finite and not 0.
   double gradient_predivide_factor = 1;
 
-  // If a reduced gradient, on any rank, has an element that is infinite or not a number, all ranks skip the step, and
-  // do not call the optimizer. See overflowed(). With skip_on_overflow the host waits for gradients in a GPU's memory,
-  // because the host checks the results.
+  // If a reduced gradient has an infinite or NaN element on any rank, all ranks skip the step and do not call the
+  // optimizer. See overflowed(). With skip_on_overflow, the host waits for gradients in GPU memory, because it checks
+  // the results.
   bool skip_on_overflow = false;
 
-  // The gradients of a group are reduced together, when all of them are ready. `group_count` is the number of groups;
-  // each group consists of consecutive gradients of the constructor's list. `groups` instead lists the gradients' names
-  // for each group; a gradient in no group is reduced by itself.
+  // The gradients of a group are reduced together, once all of them are ready. `group_count` divides the constructor's
+  // list into that many groups of consecutive gradients. `groups` instead lists the gradient names of each group; a
+  // gradient in no group is reduced by itself.
   int group_count = 0;
   std::vector<std::vector<std::string>> groups = {};
 
-  // The ranks that reduce the gradients, and the time for which they wait for a rank.
+  // The ranks that reduce the gradients, and how long they wait for a late rank.
   CallOptions call = {};
 
-  // The number of backward passes, which add to the gradients, before each step(). The sum over the passes is reduced
-  // once, after the last pass. To get the mean over the passes, set prescale to 1.0 / backward_passes_per_step.
+  // The number of backward passes before each step(); each pass adds to the gradients. The sum over the passes is
+  // reduced once, after the last pass. To get the mean over the passes, set prescale to 1.0 / backward_passes_per_step.
   int backward_passes_per_step = 1;
 };
 
-// The part of a DistributedOptimizer (optimizer.hpp) that does not depend on the optimizer: the reduction of a step's
-// gradients. A GradientReducer prepares a group when the first gradient is complete, and prepares the group again after
-// an error and in the next job. Thread-compatible.
+// The part of a DistributedOptimizer (optimizer.hpp) that does not depend on the wrapped optimizer: it reduces the
+// gradients of each step. A GradientReducer prepares a group when the first gradient is complete, and again after an
+// error and in the next job. Thread-compatible.
 class GradientReducer {
  public:
   // Throws Error (RONDA_ERROR_INVALID_ARGUMENT) if a name is empty or used twice, or an option is out of range.
@@ -76,12 +76,13 @@ class GradientReducer {
     make_tensor_groups();
   }
 
-  // A GradientReducer cannot be copied, because index_ refers to the names in gradients_.
+  // Not copyable, because index_ refers to the names in gradients_.
   GradientReducer(const GradientReducer&) = delete;
   GradientReducer& operator=(const GradientReducer&) = delete;
 
-  // Announces that backward has added to the gradient for the last time in this pass. In the last pass of a step, the
-  // call also lets the gradient's allreduce start, in place. try_gradient_ready() does not wait.
+  // Announces that backward has added to the gradient for the last time in this pass. In the last pass of a step, this
+  // also lets the gradient's allreduce start, in place; gradients that are submitted together start when the last of
+  // them is announced. Does not wait.
   // Errors: RONDA_ERROR_INVALID_ARGUMENT if the gradient is unknown, has no data, or has been announced in every pass
   // of this step; the errors of a submission, which synchronize() returns again.
   Status try_gradient_ready(std::string_view name) {
@@ -105,8 +106,7 @@ class GradientReducer {
   }
   void gradient_ready(std::size_t index) { try_gradient_ready(index).throw_if_error(); }
 
-  // As try_gradient_ready(), for a gradient whose new address is `data`. From now on the gradient is reduced in place
-  // at this address.
+  // Like try_gradient_ready(), for a gradient that has moved to `data`. From now on it is reduced in place there.
   Status try_gradient_ready_at(std::size_t index, void* data) {
     if (index < gradients_.size() && is_open(index)) gradients_[index].data = data;
     return try_gradient_ready(index);
@@ -114,12 +114,12 @@ class GradientReducer {
   void gradient_ready_at(std::size_t index, void* data) { try_gradient_ready_at(index, data).throw_if_error(); }
 
   // Waits until all gradients are reduced, so that the program can inspect or clip them before step(). For gradients in
-  // a GPU's memory, their streams wait instead of this thread. Submits the gradients that have not been announced in
-  // every pass, so that all ranks communicate the same tensors. A gradient that was announced in some passes is
-  // submitted as it is, and a gradient that was announced in none is submitted as zeros. A second call of synchronize()
-  // in the same step does nothing.
+  // GPU memory, their streams wait instead of this thread. First submits the gradients that were not announced in every
+  // pass, so that all ranks communicate the same tensors. Of these, a gradient that was announced in some passes is
+  // submitted as it is, and a gradient that was never announced is submitted as zeros. Does nothing if called again in
+  // the same step.
   // Errors: the error of the first gradient whose submission or operation failed. If the device failed after the
-  // previous step() had returned, the call returns this failure.
+  // previous step() had returned, returns that failure.
   Status try_synchronize() {
     if (synchronized_) return {};
     overflowed_ = nullptr;
@@ -136,9 +136,9 @@ class GradientReducer {
   }
   void synchronize() { try_synchronize().throw_if_error(); }
 
-  // Calls synchronize(), unless the program has called it in this step. After that, calls `apply`, unless synchronize()
-  // failed or the step is skipped, and begins the next step. Errors: as synchronize(). Does not catch exceptions of
-  // `apply`.
+  // Calls synchronize(), unless the program has already done so in this step. Then calls `apply`, unless synchronize()
+  // failed or the step is skipped, and begins the next step. Errors: as synchronize(). Does not catch exceptions thrown
+  // by `apply`.
   template <class Apply>
   Status try_step_with(const Apply& apply) {
     Status status = try_synchronize();
@@ -153,22 +153,22 @@ class GradientReducer {
     return status;
   }
 
-  // Makes the host wait until the gradients of the last synchronize() or step() are reduced, also gradients in a GPU's
+  // Makes the host wait until the gradients of the last synchronize() or step() are reduced, including gradients in GPU
   // memory. Errors: the error of the first gradient whose reduction failed on the device.
   Status try_finish() const { return group_.finish(); }
   void finish() const { try_finish().throw_if_error(); }
 
-  // With skip_on_overflow, overflowed() returns whether the gradients of the last synchronize() or step(), on any rank,
-  // had an element that is infinite or not a number. overflowed() returns the same on every rank. If overflowed() is
-  // true, lower the loss scale. overflowed_gradient() is the name of the first such gradient, or an empty name.
-  // skipped_steps() is the number of steps that were skipped for that reason.
+  // With skip_on_overflow, overflowed() returns whether the gradients of the last synchronize() or step() had an
+  // infinite or NaN element on any rank. The result is the same on every rank. If it is true, lower the loss scale.
+  // overflowed_gradient() is the name of the first such gradient, or empty. skipped_steps() counts the steps skipped
+  // for that reason.
   bool overflowed() const noexcept { return overflowed_ != nullptr; }
   std::string_view overflowed_gradient() const noexcept {
     return overflowed_ != nullptr ? std::string_view(overflowed_->name) : std::string_view();
   }
   std::int64_t skipped_steps() const noexcept { return skipped_steps_; }
 
-  // Returns whether synchronize() has reduced the gradients of this step, and step() has not been called yet.
+  // Returns whether synchronize() has reduced the gradients of this step, and step() has not been called since.
   bool synchronized() const noexcept { return synchronized_; }
 
   const std::vector<Tensor>& gradients() const noexcept { return gradients_; }
@@ -179,7 +179,7 @@ class GradientReducer {
     void* data = nullptr;  // where the group expects the gradient
   };
 
-  // Joins the parts of the error text. (For concatenations with `+`, GCC 12 prints wrong warnings in inlined code.)
+  // Joins the parts of the error text. (GCC 12 prints false warnings about concatenation with `+` in inlined code.)
   static Status refusal(std::initializer_list<std::string_view> parts) {
     std::string text = "DistributedOptimizer: ";
     for (const std::string_view part : parts) text.append(part);
@@ -256,7 +256,7 @@ class GradientReducer {
     }
   }
 
-  // Prepares the group before a step's first announcement, unless the last step's group belongs to the current job.
+  // Prepares a group before the first announcement of a step, unless the existing group belongs to the current job.
   Status prepare() {
     if (prepared_) return {};
     prepared_ = group_.is_current();
@@ -302,7 +302,7 @@ class GradientReducer {
     return status;
   }
 
-  // Sets all bytes to zero, because in every dtype the number 0 has only zero bits.
+  // Sets all bytes to zero, because the number 0 consists of zero bits in every dtype.
   static Status set_to_zero(const Tensor& gradient) {
     if (gradient.data == nullptr) return {};  // its announcement will fail
     if (gradient.memory == RONDA_MEMORY_CUDA) {

@@ -20,7 +20,7 @@
 namespace ronda {
 inline namespace abi1 {
 
-// Allreduces that are checked once, announced separately in each step, and waited for together. See groups.h.
+// Allreduces that are checked once, announced one by one in each step, and waited for together. See groups.h.
 //
 //   ronda::PreparedGroup gradients = ronda::prepare_group("gradients", tensors);
 //   for (...) {
@@ -44,10 +44,11 @@ class PreparedGroup {
   }
   ~PreparedGroup() { release(); }
 
-  // In the next step, the group submits each tensor by itself. In later steps, tensors that were announced one after
-  // the other in that step are neighbours. Call this function between steps.
+  // Until a step has announced all tensors, the group submits each tensor individually, or with its tensor group. In
+  // later steps, tensors that were announced one after the other in that step are neighbours. Call this function
+  // between steps.
   void learn_order() { detail::to_status(ronda_group_learn_order(group_)).throw_if_error(); }
-  // Makes tensors run together or not at all; `members` has their positions in the list. See ronda_group_combine().
+  // Makes the tensors at positions `members` of the list run together or not at all. See ronda_group_combine().
   Status try_combine(const std::string& name, const std::vector<std::size_t>& members) {
     return detail::to_status(ronda_group_combine(group_, members.data(), members.size(), name.c_str()));
   }
@@ -63,20 +64,19 @@ class PreparedGroup {
     return current != 0;
   }
 
-  // Announces that tensor `index` is complete. The tensor belongs to the library until the end of the step.
+  // Announces that tensor `index` is complete. The tensor belongs to Ronda until the end of the step.
   // Errors: RONDA_ERROR_INVALID_ARGUMENT if the tensor has already been announced in this step; the errors of a
   // submission.
   Status try_ready(std::size_t index) { return detail::to_status(ronda_group_ready(group_, index)); }
   void ready(std::size_t index) { try_ready(index).throw_if_error(); }
 
-  // As try_ready(), for a tensor whose new address is `data`. From now on the tensor is reduced in place at this
-  // address.
+  // Like try_ready(), for a tensor that has moved to `data`. From now on it is reduced in place there.
   Status try_ready_at(std::size_t index, void* data) {
     return detail::to_status(ronda_group_ready_at(group_, index, data));
   }
   void ready_at(std::size_t index, void* data) { try_ready_at(index, data).throw_if_error(); }
 
-  // As try_ready_at(), for a tensor in a GPU's memory that the work of `stream`, a cudaStream_t, fills.
+  // Like try_ready_at(), for a tensor in GPU memory that is filled by work on `stream`, a cudaStream_t.
   Status try_ready_on(std::size_t index, void* data, void* stream) {
     return detail::to_status(ronda_group_ready_on_stream(group_, index, data, stream));
   }
@@ -88,24 +88,25 @@ class PreparedGroup {
   Status wait() { return detail::to_status(ronda_group_wait(group_)); }
   void synchronize() { wait().throw_if_error(); }
 
-  // As wait(), for tensors in a GPU's memory: `stream`, a cudaStream_t, waits instead of this thread.
+  // Like wait(), for tensors in GPU memory: `stream`, a cudaStream_t, waits instead of this thread.
   Status wait_on(void* stream) { return detail::to_status(ronda_group_wait_on_stream(group_, stream)); }
   void synchronize_on(void* stream) { wait_on(stream).throw_if_error(); }
 
-  // As wait_on(), but each tensor's own stream waits; this thread waits for tensors in host memory. If the device fails
-  // later, finish() or the next call of this function returns the error. finish() waits for the device.
+  // Like wait_on(), but each tensor's own stream waits for the tensor; this thread waits for tensors in host memory. If
+  // the device fails later, finish() or the next call of this function returns the error. finish() blocks until the
+  // device has reduced the tensors.
   Status wait_on_own_streams() { return detail::to_status(ronda_group_wait_on_own_streams(group_)); }
   Status finish() const { return group_ == nullptr ? Status() : detail::to_status(ronda_group_finish(group_)); }
 
-  // With `detect_overflow`, returns whether a result, on any rank, has an element that is infinite or not a number. The
-  // results are those of the step that the last wait() has ended.
+  // With `detect_overflow`, returns whether any result of the step that the last wait() ended has an infinite or NaN
+  // element on any rank.
   bool found_inf() const {
     int found = 0;
     detail::to_status(ronda_group_found_inf(group_, &found)).throw_if_error();
     return found != 0;
   }
 
-  // Returns the position of the first tensor whose result has an element that is infinite or not a number.
+  // Returns the position of the first tensor whose result has an infinite or NaN element.
   std::optional<std::size_t> overflowed() const {
     std::int64_t index = -1;
     detail::to_status(ronda_group_overflowed(group_, &index)).throw_if_error();
@@ -123,7 +124,7 @@ class PreparedGroup {
   ronda_group group_ = nullptr;
 };
 
-// Prepares allreduces in place. `name` is for error texts.
+// Prepares allreduces in place. `name` is used in error messages.
 inline Result<PreparedGroup> try_prepare_group(const std::string& name, const std::vector<Tensor>& in_place,
                                                const ReduceOptions& options = {}, const CallOptions& call = {}) {
   std::vector<ronda_allreduce_args> args;

@@ -18,19 +18,19 @@
 namespace ronda {
 inline namespace abi1 {
 
-// A function that Ronda calls with the status of an operation, when the operation has completed.
+// Called by Ronda with the status of an operation once the operation has completed.
 using Callback = std::function<void(const Status& status)>;
 
 namespace detail {
 
-// The C ABI calls this function when an operation has completed. Takes ownership of `context`, which is a Callback.
+// Called by the C ABI when an operation has completed. Takes ownership of `context`, which is a Callback.
 inline void run_callback(void* context, ronda_status code, const char* message) {
   const std::unique_ptr<Callback> callback(static_cast<Callback*>(context));
   (*callback)(code == RONDA_OK ? Status() : Status(code, message));
 }
 
-// Makes the C ABI run `callback`. `post` passes `callback` to a C function and returns the function's status. If `post`
-// returns nothing, there is no operation, and `callback` runs at once in this thread.
+// Makes the C ABI run `callback`. `post` passes a pointer to the callback to a C function and returns that function's
+// status. If `post` returns nothing, there is no operation, and `callback` runs immediately in this thread.
 template <class Post>
 Status post_callback(Callback callback, const Post& post) {
   auto context = std::make_unique<Callback>(std::move(callback));
@@ -46,10 +46,10 @@ Status post_callback(Callback callback, const Post& post) {
 
 }  // namespace detail
 
-// An operation in flight. The destructor waits for the operation, so that the buffers stay valid, and drops the
-// operation's status. To get the status, call wait() or synchronize() first. The destructor also waits if an exception
-// destroys the handle. If the operation cannot end, for instance because another rank waits for this rank, the stall
-// deadline ends the operation.
+// An operation in flight. The destructor waits for the operation, so that the buffers stay valid, and discards the
+// operation's status. To get the status, call wait() or synchronize() first. The destructor also waits when an
+// exception destroys the handle. If the operation cannot complete, for instance because another rank waits for this
+// rank, the stall deadline ends it.
 //
 // Thread-compatible; different handles may be used in different threads.
 class Handle {
@@ -66,30 +66,30 @@ class Handle {
   }
   ~Handle() { release(); }
 
-  // Returns whether the operation has ended, with success or failure. Does not wait.
+  // Returns whether the operation has completed, successfully or not. Does not wait.
   bool poll() const {
     int done = 1;
     if (id_ != 0) detail::to_status(ronda_poll(id_, &done)).throw_if_error();
     return done != 0;
   }
 
-  // Waits until the operation has ended, and returns its status.
+  // Waits until the operation has completed, and returns its status.
   Status wait() const { return id_ == 0 ? Status() : detail::to_status(ronda_synchronize(id_)); }
-  // As wait(), but throws the error.
+  // Like wait(), but throws the error.
   void synchronize() const { wait().throw_if_error(); }
 
-  // Makes `stream`, a cudaStream_t, wait for an operation on GPU memory, instead of this thread. Work that the stream
-  // is given from now on can use the result. Returns once the device has been given the operation's work; see
-  // ronda_synchronize_on_stream(). After wait_on() the destructor does not wait. For operations on host memory
-  // wait_on() waits as wait() does.
+  // Makes `stream`, a cudaStream_t, wait for an operation on GPU memory, instead of this thread. Work enqueued on the
+  // stream from now on can use the result. Returns once the operation's work has been enqueued on the device; see
+  // ronda_synchronize_on_stream(). After wait_on(), the destructor does not wait. For operations on host memory,
+  // wait_on() is the same as wait().
   Status wait_on(void* stream) const {
     return id_ == 0 ? Status() : detail::to_status(ronda_synchronize_on_stream(id_, stream));
   }
-  // As wait_on(), but throws the error.
+  // Like wait_on(), but throws the error.
   void synchronize_on(void* stream) const { wait_on(stream).throw_if_error(); }
 
-  // As wait_on() without blocking. Once `stream` waits for the operation, `callback` is called, on the thread that also
-  // runs the callbacks of on_completion(). Give the stream its next work in the callback or later.
+  // Like wait_on(), but does not block. `callback` is called once `stream` waits for the operation, on the thread that
+  // also runs the callbacks of on_completion(). Enqueue the stream's next work in the callback or later.
   Status try_wait_on_async(void* stream, Callback callback) const {
     return detail::post_callback(std::move(callback), [&](void* context) {
       return id_ == 0 ? std::nullopt
@@ -100,8 +100,8 @@ class Handle {
     try_wait_on_async(stream, std::move(callback)).throw_if_error();
   }
 
-  // Releases the handle of an operation whose result the library has allocated. The work that `stream` has been given
-  // so far may still use this result; see ronda_release_on_stream(). After an error the handle is unchanged.
+  // Releases the handle of an operation whose result was allocated by Ronda. Work already enqueued on `stream` may
+  // still use this result; see ronda_release_on_stream(). After an error the handle is unchanged.
   Status try_release_on(void* stream) {
     if (id_ == 0) return {};
     Status status = detail::to_status(ronda_release_on_stream(id_, stream));
@@ -110,9 +110,9 @@ class Handle {
   }
   void release_on(void* stream) { try_release_on(stream).throw_if_error(); }
 
-  // Waits, and throws the operation's error if it failed. If the operation succeeded, returns whether its result, on
-  // any rank, has an element that is infinite or not a number. All ranks get the same answer. For operations without
-  // `detect_overflow` the answer is false, because Ronda does not search the result.
+  // Waits, and throws the operation's error if it failed. Otherwise returns whether the result has an infinite or NaN
+  // element on any rank. All ranks get the same answer. For operations without `detect_overflow` the answer is false,
+  // because Ronda does not check the result.
   bool found_inf() const {
     synchronize();
     int found = 0;
@@ -120,9 +120,9 @@ class Handle {
     return found != 0;
   }
 
-  // Calls `callback` once when the operation has ended, or at once if it already has. The callback runs on a thread of
-  // Ronda that only runs callbacks. The callback may submit operations; if the callback waits, later callbacks are
-  // delayed. If the callback throws, the job fails on every rank with the exception's text.
+  // Calls `callback` once, when the operation has completed, or immediately if it already has. The callback runs on a
+  // Ronda thread that only runs callbacks. The callback may submit operations; if it blocks, it delays later callbacks.
+  // If the callback throws, the job fails on every rank with the text of the exception.
   Status try_on_completion(Callback callback) const {
     return detail::post_callback(std::move(callback), [&](void* context) {
       return id_ == 0 ? std::nullopt : std::optional(ronda_on_completion(id_, detail::run_callback, context));
@@ -140,25 +140,25 @@ class Handle {
   ronda_handle id_ = 0;
 };
 
-// The following functions have the names of Horovod's functions.
+// The following functions are named as in Horovod.
 inline bool poll(const Handle& handle) { return handle.poll(); }
 inline void synchronize(const Handle& handle) { handle.synchronize(); }
 
-// An operation in flight whose result consists of rows of elements of type T; a row is a unit of the first dimension.
-// Ronda allocates the result, unless the caller has passed memory for the result. Thread-compatible.
+// An operation in flight whose result consists of rows of elements of type T; a row is one slice along the first
+// dimension. Ronda allocates the result, unless the caller has passed memory for it. Thread-compatible.
 template <class T>
 class OutputHandle : public Handle {
  public:
   OutputHandle() = default;
-  // Takes ownership of `handle`. `row` is the number of elements of a row, and `memory` says where the operation's
-  // buffers are.
+  // Takes ownership of `handle`. `row` is the number of elements in a row, and `memory` is the kind of memory that
+  // holds the operation's buffers.
   OutputHandle(ronda_handle handle, std::size_t row, ronda_memory memory = RONDA_MEMORY_HOST)
       : Handle(handle), row_(row), memory_(memory) {}
 
   ronda_memory memory() const noexcept { return memory_; }  // where the result is
 
-  // The functions from result() to rows_per_rank() first wait for the operation, unless a stream waits for it. If the
-  // operation failed, these functions throw its error.
+  // The functions from result() to rows_per_rank() first wait for the operation, unless a stream already waits for it.
+  // If the operation failed, they throw its error.
   //
   // result() returns the elements, which must be in host memory (else RONDA_ERROR_INVALID_ARGUMENT).
   std::vector<T> result() {
@@ -166,15 +166,15 @@ class OutputHandle : public Handle {
     const T* elements = data();
     return std::vector<T>(elements, elements + count());
   }
-  // data() returns the address of the elements, whose number is count(). The address is valid as long as this handle
-  // exists, or as long as the memory exists that the caller has passed for the result. Work on the stream of wait_on()
-  // may use elements in a GPU's memory, and must be done before this handle is destroyed.
+  // data() returns the address of the elements; count() is their number. The address stays valid until this handle is
+  // destroyed or, if the caller passed memory for the result, as long as that memory exists. Work on the stream passed
+  // to wait_on() may use elements in GPU memory, and must be done before this handle is destroyed.
   const T* data() { return fetch(), data_; }
   std::size_t count() { return fetch(), static_cast<std::size_t>(rows_) * row_; }
   // rows() returns the number of rows, that is, the first dimension.
   std::int64_t rows() { return fetch(), rows_; }
-  // For a gather or alltoall, rows_per_rank() returns how many rows came from each rank of the process set, in the
-  // order of ranks.
+  // For a gather or alltoall, rows_per_rank() returns how many rows came from each rank of the process set, in rank
+  // order.
   const std::vector<std::int64_t>& rows_per_rank() { return fetch(), rows_per_rank_; }
 
   // Returns an error if result() cannot return the elements.
@@ -190,7 +190,7 @@ class OutputHandle : public Handle {
     const std::int64_t* rows = nullptr;
     int members = 0;
     const auto ask = [&] { return ronda_output(id(), &data, &rows_, &rows, &members); };
-    // If the operation has not ended, and no stream waits for it, ronda_output() returns an error.
+    // ronda_output() fails if the operation has not completed and no stream waits for it.
     if (ask() != RONDA_OK) {
       synchronize();
       detail::to_status(ask()).throw_if_error();
@@ -202,7 +202,7 @@ class OutputHandle : public Handle {
 
   std::size_t row_ = 0;
   ronda_memory memory_ = RONDA_MEMORY_HOST;
-  // fetch() sets the following members:
+  // The following members are set by fetch():
   ronda_handle fetched_ = 0;  // the operation that the members below describe
   const T* data_ = nullptr;
   std::int64_t rows_ = 0;
@@ -210,8 +210,8 @@ class OutputHandle : public Handle {
 };
 
 // The following functions take the Handles or OutputHandles of several operations. poll_all() returns whether all
-// operations have ended. wait_for_all() and synchronize_all() wait until all operations have ended, and return or throw
-// the first error.
+// operations have completed. wait_for_all() and synchronize_all() wait until all operations have completed, and return
+// or throw the first error.
 template <class SomeHandle>
 bool poll_all(const std::vector<SomeHandle>& handles) {
   for (const SomeHandle& handle : handles) {
@@ -235,13 +235,13 @@ void synchronize_all(const std::vector<SomeHandle>& handles) {
 
 namespace detail {
 
-// Returns the handle that a C function has written, or the function's error.
+// Returns the handle written by a C function, or that function's error.
 inline Result<Handle> to_handle(ronda_status code, const ronda_handle& handle) {
   if (code != RONDA_OK) return to_status(code);
   return Handle(handle);
 }
 
-// Calls the C function `submit` of an operation whose only result is a handle.
+// Calls `submit`, the C function of an operation whose only result is a handle.
 template <class Args>
 Result<Handle> submit(ronda_status (*submit)(const Args*, ronda_handle*), const Args& args) {
   ronda_handle handle = 0;
@@ -264,14 +264,14 @@ Result<std::vector<T>> result_of(Result<OutputHandle<T>> submitted) {
   return submitted.value().result();
 }
 
-// Returns the number of elements in a row, which is a unit of the first dimension.
+// Returns the number of elements in a row, a slice along the first dimension.
 inline std::size_t row_of(const std::vector<std::int64_t>& shape) {
   std::size_t row = 1;
   for (std::size_t i = 1; i < shape.size(); ++i) row *= static_cast<std::size_t>(shape[i]);
   return row;
 }
 
-// Calls the C function `submit` for an operation whose result consists of rows.
+// Calls `submit`, the C function of an operation whose result consists of rows.
 template <class T, class Args>
 Result<OutputHandle<T>> submit_output(ronda_status (*submit)(const Args*, ronda_handle*), const Args& args,
                                       const std::vector<std::int64_t>& shape) {
@@ -281,14 +281,14 @@ Result<OutputHandle<T>> submit_output(ronda_status (*submit)(const Args*, ronda_
   return OutputHandle<T>(handle, row_of(shape), args.call.memory);
 }
 
-// Returns Handles that own the handles that a C function has written.
+// Returns Handles that own the handles written by a C function.
 inline std::vector<Handle> take_over(const std::vector<ronda_handle>& handles) {
   std::vector<Handle> owners;
   for (const ronda_handle handle : handles) owners.emplace_back(handle);
   return owners;
 }
 
-// The arguments of an OutputHandle's constructor that describe the operation's result.
+// The arguments of OutputHandle's constructor that describe the operation's result.
 struct OutputKind {
   std::size_t row = 0;
   ronda_memory memory = RONDA_MEMORY_HOST;

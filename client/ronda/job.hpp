@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Functions that join a job, shut the job down, and return this process's rank in the job.
+// Functions that join and shut down a job, and that return this process's rank in the job.
 #ifndef RONDA_CLIENT_RONDA_JOB_HPP_
 #define RONDA_CLIENT_RONDA_JOB_HPP_
 
@@ -17,8 +17,8 @@
 namespace ronda {
 inline namespace abi1 {
 
-// Settings that override the environment (RONDA_*). Options that are not set keep the environment's value, or the
-// default. Zero switches a feature off. Rank 0's fusion threshold, cache capacity and stall times apply to the whole
+// Settings that override the environment (RONDA_*). Options that are not set keep the value from the environment, or
+// the default. Zero disables a feature. Rank 0's fusion threshold, cache capacity and stall times apply to the whole
 // job.
 struct Options {
   using Seconds = std::chrono::duration<double>;
@@ -26,16 +26,15 @@ struct Options {
   std::optional<Seconds> cycle_time;             // the longest time that a tensor waits for others to be fused with
   std::optional<std::int64_t> fusion_threshold;  // bytes of a bucket
   std::optional<std::int64_t> cache_capacity;    // entries of the response cache
-  std::optional<Seconds> stall_warning;   // a tensor is reported after it has been missing on some rank for so long
-  std::optional<Seconds> stall_deadline;  // a missing tensor fails after so long
-  std::optional<Seconds> start_timeout;   // the longest wait for the other ranks in init(); more than zero
+  std::optional<Seconds> stall_warning;          // a tensor missing on some rank for this long is reported
+  std::optional<Seconds> stall_deadline;         // a missing tensor fails after this long
+  std::optional<Seconds> start_timeout;          // the longest wait for the other ranks in init(); more than zero
 
-  // Process sets that exist from the start: the ranks of each in ascending order, the same on every rank. The ids of
-  // these sets are 1, 2, ... in the order of the list.
+  // Process sets that exist from the start. Each lists its ranks in ascending order; all ranks must list the same sets.
+  // Their ids are 1, 2, ... in the order of the list.
   std::vector<std::vector<int>> process_sets;
 
-  // This process's rank and the job's size, if the program knows them. The rank and the size override the variables of
-  // any launcher.
+  // This process's rank and the job's size, if the program knows them. They override the variables of any launcher.
   struct Place {
     int rank = 0;
     int size = 1;
@@ -44,15 +43,15 @@ struct Options {
   };
   std::optional<Place> place;
 
-  // The address and port where rank 0 listens. A process that sets the address, the port and `place` needs no
-  // environment variable. If the address, the port or the secret is empty or 0, Ronda uses the environment's value; the
-  // default address is 127.0.0.1.
+  // The address and port at which rank 0 listens. A process that sets the address, the port and `place` needs no
+  // environment variables. For an address, port or secret that is empty or 0, Ronda uses the value from the
+  // environment; the default address is 127.0.0.1.
   std::string master_address;
   int master_port = 0;
   std::string secret;  // the same on every rank; needed if the address is not a loopback address
 
-  // The epoch of the job, 0 to 999999999; 0 stands for the environment's value. When ranks leave a job and form it
-  // again, they use a higher epoch, the same on every rank (docs/elastic.md).
+  // The epoch of the job, 0 to 999999999; 0 means the value from the environment. When ranks leave a job and form it
+  // again, all of them use the same, higher epoch (docs/elastic.md).
   std::int64_t epoch = 0;
 };
 
@@ -70,8 +69,8 @@ inline std::optional<double> in_seconds(const std::optional<Options::Seconds>& d
   return duration->count();
 }
 
-// The options in the form of the C ABI, and the arrays that these options point at. The C ABI's options also point into
-// the Options, which must live longer.
+// The options in the form of the C ABI, and the arrays to which they point. They also point into the Options, which
+// must outlive them.
 struct OptionsView {
   ronda_options c = RONDA_OPTIONS_INIT;
   std::vector<ronda_rank_list> process_sets;
@@ -89,7 +88,7 @@ inline OptionsView to_c(const Options& options) {
   for (const std::vector<int>& ranks : options.process_sets) {
     view.process_sets.push_back({ranks.data(), static_cast<int>(ranks.size())});
   }
-  // The pointer stays valid, because the vector's elements keep their addresses when the view is moved.
+  // The pointer stays valid when the view is moved, because the vector's elements keep their addresses.
   c.process_sets = view.process_sets.data();
   c.process_set_count = static_cast<int>(view.process_sets.size());
   if (options.place) {
@@ -114,10 +113,10 @@ inline int require_initialized(int number) {
 
 }  // namespace detail
 
-// Joins the job that the environment describes. The job is the one that rondarun has started, or that torchrun-style
-// variables describe, or else a job of this process alone. Blocks until every rank has joined.
+// Joins the job that the environment describes. This is the job that rondarun started or that torchrun-style variables
+// describe, or else a job of this process alone. Blocks until every rank has joined.
 // Errors: RONDA_ERROR_ALREADY_INITIALIZED; RONDA_ERROR_INVALID_ARGUMENT (an option or an environment variable);
-// RONDA_ERROR_DEADLINE (start_timeout has passed); RONDA_ERROR_PEER_FAILED; RONDA_ERROR_OUT_OF_MEMORY.
+// RONDA_ERROR_DEADLINE (start_timeout expired); RONDA_ERROR_PEER_FAILED; RONDA_ERROR_OUT_OF_MEMORY.
 inline Status try_init(const Options& options = {}) {
   const detail::OptionsView view = detail::to_c(options);
   return detail::to_status(ronda_init(&view.c));
@@ -125,31 +124,31 @@ inline Status try_init(const Options& options = {}) {
 inline void init(const Options& options = {}) { try_init(options).throw_if_error(); }
 
 // Completes the operations in flight, waits until every rank has called shutdown(), and ends the job for this process,
-// also if the call fails. A process that ends without shutdown() is treated as failed.
+// even if the call fails. A process that exits without shutdown() counts as failed.
 // Errors: RONDA_ERROR_NOT_INITIALIZED; the job's failure, if it has failed.
 inline Status try_shutdown() { return detail::to_status(ronda_shutdown()); }
 inline void shutdown() { try_shutdown().throw_if_error(); }
 
-// Fails the job at once, for all of its ranks, without waiting for the other ranks; ronda.h has the details. A function
-// abort() would hide C's abort() in namespaces within `ronda`, so the name is abort_job().
+// Fails the job on all its ranks at once, without waiting for the other ranks; see ronda.h. The function is not named
+// abort(), because it would hide C's abort() in namespaces within `ronda`.
 // Errors: RONDA_ERROR_NOT_INITIALIZED.
 inline Status try_abort_job(const std::string& reason) { return detail::to_status(ronda_abort(reason.c_str())); }
 inline void abort_job(const std::string& reason) { try_abort_job(reason).throw_if_error(); }
 
-// An object that joins a job in its constructor, as init() does, and leaves the job in its destructor:
+// Joins a job in its constructor, like init(), and leaves it in its destructor:
 //
 //   int main() {
 //     const ronda::Job job;
 //     ...
 //   }
 //
-// The destructor does not throw. At a normal end of the block the destructor calls shutdown() and ignores an error of
-// the job. To get this error, call shutdown() before the end of the block. If an exception leaves the block, the
+// The destructor does not throw. When the block ends normally, the destructor calls shutdown() and ignores an error of
+// the job. To get that error, call shutdown() before the end of the block. When an exception leaves the block, the
 // destructor fails the job for all ranks (abort_job), because the other ranks may wait for operations that this rank
-// will not submit. If the program has called shutdown() itself, the destructor does nothing.
+// will never submit. The destructor does nothing if the program has called shutdown() itself.
 //
-// C++ runs no destructor in two cases: if the program calls exit(), and (with GCC) if nothing catches the exception.
-// If no destructor runs, the process ends without shutdown(), and the other ranks report a failure.
+// C++ does not run the destructor if the program calls exit(), or (with GCC) if nothing catches the exception. The
+// process then ends without shutdown(), and the other ranks report a failure.
 class Job {
  public:
   // Errors: the errors of init().
@@ -167,27 +166,28 @@ class Job {
   const int exceptions_ = std::uncaught_exceptions();  // that were under way already when the block began
 };
 
-// Returns OK while the job runs, and after a failure the error of the job's operations. Does not communicate.
+// Returns OK while the job runs; after a failure, returns the error of the job's operations. Does not communicate.
 inline Status job_status() { return detail::to_status(ronda_job_status()); }
 
 inline bool is_initialized() noexcept { return ronda_is_initialized() != 0; }
 
-// rank() is this rank's number, 0 <= rank() < size(), and size() is the job's number of ranks. Errors of these and the
-// following functions: RONDA_ERROR_NOT_INITIALIZED.
+// rank() is this rank's number, 0 <= rank() < size(), and size() is the number of ranks in the job. Errors of these and
+// the following functions: RONDA_ERROR_NOT_INITIALIZED.
 inline int rank() { return detail::require_initialized(ronda_rank()); }
 inline int size() { return detail::require_initialized(ronda_size()); }
 
-// local_rank() is this rank's number among the ranks on its host, and local_size() is the number of ranks on this host.
+// local_rank() is this rank's number among the ranks on its host, and local_size() is how many ranks are on that host.
 inline int local_rank() { return detail::require_initialized(ronda_local_rank()); }
 inline int local_size() { return detail::require_initialized(ronda_local_size()); }
 
-// cross_rank() is this rank's number among the ranks, on all hosts, that have the same local rank as this rank.
-// cross_size() is the number of these ranks.
+// cross_rank() is this rank's number among the ranks with the same local rank on all hosts. cross_size() is the number
+// of these ranks.
 inline int cross_rank() { return detail::require_initialized(ronda_cross_rank()); }
 inline int cross_size() { return detail::require_initialized(ronda_cross_size()); }
 
-// Returns whether some rank has received SIGTERM. Every rank calls the function once per step, and the result becomes
-// true on all ranks in the same step. should_stop() does not wait for the other ranks. ronda.h has the details.
+// Returns whether any rank has received SIGTERM. Every rank must call the function once per step; the result becomes
+// true on all ranks in the same step. Waits for the other ranks only if the exchange that the previous call started is
+// not complete. See ronda.h.
 //
 //   for (int step = first; step < last && !ronda::should_stop(); ++step) train(step);
 //   save_checkpoint();
@@ -199,15 +199,14 @@ inline Result<bool> try_should_stop() {
 }
 inline bool should_stop() { return try_should_stop().value(); }
 
-// Makes this rank write a timeline from now on, to its own file: "trace.json" becomes "trace.rank3.json". ronda.h has
-// the details.
+// Makes this rank write a timeline from now on, to its own file: "trace.json" becomes "trace.rank3.json". See ronda.h.
 // Errors: RONDA_ERROR_INVALID_ARGUMENT (the file cannot be created, or a timeline is already being written).
 inline Status try_start_timeline(const std::string& path) {
   return detail::to_status(ronda_start_timeline(path.c_str()));
 }
 inline void start_timeline(const std::string& path) { try_start_timeline(path).throw_if_error(); }
 
-// Ends the timeline's file, as shutdown() does. Does nothing if no timeline is being written.
+// Completes the timeline file, as shutdown() does. Does nothing if no timeline is being written.
 inline Status try_stop_timeline() { return detail::to_status(ronda_stop_timeline()); }
 inline void stop_timeline() { try_stop_timeline().throw_if_error(); }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Operations on objects of any number of bytes, and on tensors of which only few rows are not zero.
+// Operations on objects (byte strings of any length), and on sparse tensors, in which only few rows are nonzero.
 #ifndef RONDA_CLIENT_RONDA_OBJECTS_HPP_
 #define RONDA_CLIENT_RONDA_OBJECTS_HPP_
 
@@ -62,7 +62,8 @@ std::string_view bytes_of(const T& object) {
   }
 }
 
-// Returns an error if the object of `rank`, which has `size` bytes, cannot be a T. A std::string may have any size.
+// Returns an error if the object received from `rank`, which has `size` bytes, cannot be a T. A std::string may have
+// any size.
 template <class T>
 Status check_size(const std::string& name, std::int64_t size, int rank) {
   if (std::is_same_v<T, std::string> || size == static_cast<std::int64_t>(sizeof(T))) return {};
@@ -73,7 +74,8 @@ Status check_size(const std::string& name, std::int64_t size, int rank) {
 
 }  // namespace detail
 
-// Gives every rank the bytes of rank `root`, however many there are. The arguments of the other ranks are ignored.
+// Gives every rank the bytes of rank `root`. The other ranks need not know how many bytes there are. The arguments of
+// the other ranks are ignored.
 inline Result<OutputHandle<char>> try_broadcast_object_async(const std::string& name, std::string_view bytes, int root,
                                                              const CallOptions& call = {}) {
   return detail::submit_object(ronda_broadcast_object_async, name, bytes, root, call);
@@ -83,7 +85,7 @@ inline OutputHandle<char> broadcast_object_async(const std::string& name, std::s
   return try_broadcast_object_async(name, bytes, root, call).value();
 }
 
-// Returns the object of rank `root`: a std::string of any length, or a T that memcpy may copy.
+// Returns the object of rank `root`: a std::string of any length, or a trivially copyable T.
 template <class T>
 Result<T> try_broadcast_object(const std::string& name, const T& object, int root, const CallOptions& call = {}) {
   Result<OutputHandle<char>> handle = try_broadcast_object_async(name, detail::bytes_of(object), root, call);
@@ -99,7 +101,7 @@ T broadcast_object(const std::string& name, const T& object, int root, const Cal
   return try_broadcast_object(name, object, root, call).value();
 }
 
-// Concatenates the bytes of all ranks. The handle's rows_per_rank() tells how many bytes come from each rank.
+// Concatenates the bytes of all ranks. rows_per_rank() of the handle returns how many bytes came from each rank.
 inline Result<OutputHandle<char>> try_allgather_object_async(const std::string& name, std::string_view bytes,
                                                              const CallOptions& call = {}) {
   return detail::submit_object(ronda_allgather_object_async, name, bytes, 0, call);
@@ -109,8 +111,7 @@ inline OutputHandle<char> allgather_object_async(const std::string& name, std::s
   return try_allgather_object_async(name, bytes, call).value();
 }
 
-// Returns the objects of all ranks of the process set, in the order of ranks. Ranks that have joined contribute no
-// object.
+// Returns the objects of all ranks of the process set, in rank order. Ranks that have joined contribute no object.
 template <class T>
 Result<std::vector<T>> try_allgather_object(const std::string& name, const T& object, const CallOptions& call = {}) {
   Result<OutputHandle<char>> handle = try_allgather_object_async(name, detail::bytes_of(object), call);
@@ -134,14 +135,15 @@ std::vector<T> allgather_object(const std::string& name, const T& object, const 
   return try_allgather_object(name, object, call).value();
 }
 
-// The rows of a tensor that are not zero. If an index occurs more than once, the tensor's row is the sum of these rows.
+// The nonzero rows of a tensor. If an index occurs more than once, the row of the tensor is the sum of the rows with
+// that index.
 template <class T>
 struct SparseRows {
   std::vector<std::int64_t> indices;  // of the rows in the dense tensor
   std::vector<T> values;              // indices.size() rows
 };
 
-// The result of a sparse_allreduce_async(): the rows of all ranks, in the order of ranks.
+// The result of sparse_allreduce_async(): the rows of all ranks, in rank order.
 template <class T>
 struct SparseHandles {
   OutputHandle<std::int64_t> indices;
@@ -161,9 +163,9 @@ Result<SparseHandles<T>> submit_sparse(const ronda_sparse_allreduce_args& args, 
 
 }  // namespace detail
 
-// Reduces tensors over all ranks to their sum or average. Each rank passes only the rows of its tensor that are not
-// zero. `values` has these rows, and `indices` has the position of each row. If `values` and `indices` are in a GPU's
-// memory, the results are in the GPU's memory, too. Averages need values in host memory.
+// Sums or averages sparse tensors over all ranks. Each rank passes only the nonzero rows of its tensor. `values` has
+// these rows, and `indices` has the index of each row in the dense tensor. If `values` and `indices` are in GPU memory,
+// so are the results. Averages require values in host memory.
 template <class T>
 Result<SparseHandles<T>> try_sparse_allreduce_async(const Tensor& values, const std::int64_t* indices,
                                                     Op op = Op::Average, const CallOptions& call = {}) {
@@ -183,9 +185,9 @@ SparseHandles<T> sparse_allreduce_async(const Tensor& values, const std::int64_t
   return try_sparse_allreduce_async<T>(values, indices, op, call).value();
 }
 
-// Reduces sparse tensors over all ranks to their sum or average. Each rank passes only the rows of its tensor that are
-// not zero. The result has the rows of all ranks, in the order of ranks. An average divides by the same number as in an
-// allreduce. `row_shape` is the shape of one row; {} if rows are single elements.
+// Sums or averages sparse tensors over all ranks. Each rank passes only the nonzero rows of its tensor. The result has
+// the rows of all ranks, in rank order. An average is divided by the same number as in an allreduce. `row_shape` is the
+// shape of one row; {} if rows are single elements.
 template <class T>
 Result<SparseRows<T>> try_sparse_allreduce(const std::string& name, const SparseRows<T>& rows, const Dims& row_shape,
                                            Op op = Op::Average, const CallOptions& call = {}) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Functions for data-parallel training, which give every rank the same parameters at the beginning, and average the
-// gradients in every step.
+// Functions for data-parallel training: they give every rank the same initial parameters, and average the gradients in
+// every step.
 #ifndef RONDA_CLIENT_RONDA_OPTIMIZER_HPP_
 #define RONDA_CLIENT_RONDA_OPTIMIZER_HPP_
 
@@ -18,8 +18,8 @@
 namespace ronda {
 inline namespace abi1 {
 
-// Copies `parameters` from rank `root` to all ranks. Starts all broadcasts and then waits for them, also for parameters
-// in a GPU's memory. Every rank passes tensors of the same names, shapes and dtypes, in any order.
+// Copies `parameters` from rank `root` to all ranks. Starts all broadcasts and then waits for them, even for parameters
+// in GPU memory. Every rank must pass tensors with the same names, shapes and dtypes, in any order.
 // Errors: the errors of broadcast(), for the first tensor that failed. When the function returns, no operation is in
 // flight.
 inline Status try_broadcast_parameters(const std::vector<Tensor>& parameters, int root, const CallOptions& call = {}) {
@@ -41,9 +41,9 @@ inline void broadcast_parameters(const std::vector<Tensor>& parameters, int root
   try_broadcast_parameters(parameters, root, call).throw_if_error();
 }
 
-// Copies an optimizer's state from rank `root` to all ranks. `Optimizer` has a member state() that returns a
-// std::vector<ronda::Tensor> of the state on which step() depends, for example momentum buffers, step counters and the
-// learning rate.
+// Copies an optimizer's state from rank `root` to all ranks. `Optimizer` must have a member state() that returns a
+// std::vector<ronda::Tensor> with the state on which step() depends, for example momentum buffers, step counters and
+// the learning rate.
 // Errors: as broadcast_parameters().
 template <class Optimizer>
 Status try_broadcast_optimizer_state(Optimizer& optimizer, int root, const CallOptions& call = {}) {
@@ -54,8 +54,8 @@ void broadcast_optimizer_state(Optimizer& optimizer, int root, const CallOptions
   try_broadcast_optimizer_state(optimizer, root, call).throw_if_error();
 }
 
-// Wraps a trainer's optimizer, which has a member step() that applies the gradients. The wrapper reduces each gradient
-// as soon as backward has produced the gradient, while backward computes the other gradients.
+// Wraps a trainer's optimizer, whose member step() applies the gradients. Reduces each gradient as soon as backward has
+// produced it, while backward computes the other gradients.
 //
 //   ronda::DistributedOptimizer optimizer(sgd, {ronda::tensor("w.grad", w_grad), ronda::tensor("b.grad", b_grad)});
 //   for (...) {
@@ -66,24 +66,23 @@ void broadcast_optimizer_state(Optimizer& optimizer, int root, const CallOptions
 //     optimizer.step();
 //   }
 //
-// A gradient in a GPU's memory (cuda_tensor()) may be announced as soon as its stream has been given the work that
-// computes the gradient. No thread waits for this work, because the stream itself waits for the reduced gradient. As
-// soon as the device has been given the work of all reductions, step() calls the optimizer, which gives its own work to
-// the same stream. If the device fails later, the next synchronize() or step() reports the error; finish() waits for
-// the device and also reports the error. After an error on the device the stream does not go on, so no update is made
-// with a wrong gradient, and the process has to end (RONDA_FAILURE_GRACE). In an elastic job step() itself waits for
-// the device before it calls the optimizer.
+// A gradient in GPU memory (cuda_tensor()) may be announced as soon as the work that computes it has been enqueued on
+// its stream. No thread waits for this work, because the stream itself waits for the reduced gradient. Once the work of
+// all reductions has been enqueued on the device, step() calls the optimizer, which enqueues its own work on the same
+// stream. If the device fails later, the next synchronize() or step() reports the error, as does finish(), which waits
+// for the device. After a device error the stream does not continue, so no update uses a wrong gradient, and the
+// process must end (RONDA_FAILURE_GRACE). In an elastic job, step() itself waits for the device before it calls the
+// optimizer.
 //
-// Every rank has gradients of the same names, shapes and dtypes. A gradient belongs to the library from its last
-// gradient_ready() to synchronize() or step(). After synchronize() or step(), the gradient holds the reduction over all
-// ranks.
+// Every rank must have gradients with the same names, shapes and dtypes. A gradient belongs to Ronda from its last
+// gradient_ready() until synchronize() or step(). After that, it holds the reduction over all ranks.
 //
-// After an error from synchronize() or step() nothing is in flight, the gradients are undefined, and a new step begins.
-// Compute the gradients again, or stop.
+// After an error from synchronize() or step(), nothing is in flight, the gradients are undefined, and a new step
+// begins. Compute the gradients again, or stop.
 //
-// The gradients are a prepared group (groups.h), which learns their order. In the first step, each gradient is
-// submitted by itself. In later steps, gradients that become ready one after the other are submitted together: in host
-// memory up to 32 gradients with up to 1 MiB in all, on a GPU up to 256 gradients with up to 25 MiB.
+// The gradients form a prepared group (groups.h), which learns their order. In the first step, each gradient is
+// submitted individually. In later steps, gradients that become ready one after the other are submitted together: up to
+// 32 gradients with at most 1 MiB in all or, in GPU memory, up to 256 gradients with at most 25 MiB in all.
 //
 // Steps allocate no memory. Thread-compatible. The optimizer and the gradients must outlive this object. The destructor
 // waits for operations in flight.
@@ -95,10 +94,10 @@ class DistributedOptimizer : public GradientReducer {
                        const DistributedOptimizerOptions& options = {})
       : GradientReducer(std::move(gradients), options), optimizer_(optimizer) {}
 
-  // Calls synchronize(), unless the program has called it in this step. After that, calls the optimizer's step(),
-  // unless synchronize() failed or the step is skipped. In an elastic job the state is incomplete from
-  // DistributedOptimizer::step() to elastic::State::step_done(). Errors: as synchronize(). Does not catch exceptions of
-  // the optimizer.
+  // Calls synchronize(), unless the program has already done so in this step. Then calls the optimizer's step(), unless
+  // synchronize() failed or the step is skipped. In an elastic job, the state is incomplete from
+  // DistributedOptimizer::step() until elastic::State::step_done(). Errors: as synchronize(). Does not catch exceptions
+  // thrown by the optimizer.
   Status try_step() {
     return try_step_with([this] { optimizer_.step(); });
   }

@@ -17,7 +17,7 @@
 namespace ronda {
 inline namespace abi1 {
 
-// The ranks that take part in an operation, and the longest time for which the operation waits for a rank.
+// The ranks that take part in an operation, and how long the operation waits for a late rank.
 //
 //   ronda::broadcast(view, 0, {set});
 struct CallOptions {
@@ -40,8 +40,8 @@ enum class Op {
   Adasum = RONDA_ADASUM,  // a sum that adapts to how far the ranks agree; allreduce of floating-point numbers
 };
 
-// The format in which floating-point elements are sent between ranks. Sums are computed in fp32 and rounded once. The
-// 8-bit formats carry a scale for each block of elements, and also apply to the 16-bit types.
+// The wire format of floating-point elements. Sums are computed in fp32 and rounded once. The 8-bit formats use one
+// scale per block of elements, and also apply to the 16-bit types.
 enum class Compression {
   none = RONDA_COMPRESSION_NONE,
   fp16 = RONDA_COMPRESSION_FP16,          // 3 to 4 digits, up to 65504
@@ -56,18 +56,18 @@ struct ReduceOptions {
   double prescale = 1;   // factor of each rank's input; finite, not 0; integers are rounded towards zero and saturate
   double postscale = 1;  // as prescale, for the result
 
-  // Adds the rounding error of compression to this rank's next input of the same name.
+  // Adds the rounding errors of compression to this rank's next input of the same name.
   bool error_feedback = false;
 
-  // The handle's found_inf() tells whether the result has an element that is infinite or not a number.
+  // Makes the handle's found_inf() report whether the result has an infinite or NaN element.
   bool detect_overflow = false;
 };
 using AllreduceOptions = ReduceOptions;
 
-// The caller's memory for the result of a reducescatter, allgather, gather, scatter or alltoall. The memory for the
-// result must be of the same kind (host or GPU) as the tensor, and must not overlap the tensor. If the result has more
-// than `bytes` bytes, the operation writes nothing on this rank and ends with RONDA_ERROR_INVALID_ARGUMENT; the other
-// ranks get their results.
+// The caller's memory for the result of a reducescatter, allgather, gather, scatter or alltoall. It must be of the same
+// kind (host or GPU) as the tensor's memory, and must not overlap the tensor. If the result is larger than `bytes`, the
+// operation writes nothing on this rank and fails there with RONDA_ERROR_INVALID_ARGUMENT; the other ranks get their
+// results.
 //
 //   ronda::allgather_async<float>(ronda::tensor("w", shard), {}, ronda::into(weights));
 struct Into {
@@ -85,17 +85,17 @@ Into into(std::vector<T>& values) {
 
 namespace detail {
 
-// Returns the time limit for the C ABI, where zero means "unset" and a negative number means "never".
+// Returns a time limit in the form of the C ABI, where zero means "unset" and a negative number means "never".
 inline double limit_of(const std::optional<CallOptions::Seconds>& limit) {
   if (!limit) return 0;
   return limit->count() == 0 ? -1 : limit->count();
 }
 
-// Returns the C ABI's options for an operation on buffers in host memory.
+// Returns the options in the form of the C ABI, for buffers in host memory.
 inline ronda_call_options to_c(const CallOptions& call) {
   return {call.process_set.id(), limit_of(call.warning), limit_of(call.deadline), RONDA_MEMORY_HOST, nullptr};
 }
-// Returns the C ABI's options for an operation on the buffers of `tensor`.
+// Returns the options in the form of the C ABI, for the buffers of `tensor`.
 inline ronda_call_options to_c(const CallOptions& call, const Tensor& tensor) {
   ronda_call_options options = to_c(call);
   options.memory = tensor.memory;
@@ -103,7 +103,7 @@ inline ronda_call_options to_c(const CallOptions& call, const Tensor& tensor) {
   return options;
 }
 
-// Checks that `into` is empty, or has one entry for each of the group's `tensors` tensors.
+// Checks that `into` is empty or has one entry for each of the group's `tensors` tensors.
 inline Status check_into(const std::string& group, std::size_t tensors, const std::vector<Into>& into) {
   if (into.empty() || into.size() == tensors) return {};
   return invalid_argument("group '" + group + "' has " + std::to_string(tensors) + " tensors, but places for " +

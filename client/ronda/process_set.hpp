@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Process sets, whose ranks run operations among themselves. A rank may be in several sets, which may run operations at
-// the same time.
+// Process sets, whose ranks run operations among themselves. A rank may be in several sets, and different sets may run
+// operations at the same time.
 //
 //   ronda::ProcessSet even = ronda::add_process_set({0, 2});   // on every rank, also on ranks that are not in the set
 //   if (even.included()) ronda::allreduce(view, {ronda::Op::Sum}, {even});
 //   ronda::remove_process_set(even);
 //
-// The ranks of a set can also create the set without the other ranks of the job:
+// The ranks of a set can also create it without the other ranks of the job:
 //
 //   if (ronda::rank() % 2 == 0) even = ronda::create_process_set({0, 2});
 #ifndef RONDA_CLIENT_RONDA_PROCESS_SET_HPP_
@@ -23,8 +23,8 @@
 namespace ronda {
 inline namespace abi1 {
 
-// A process set, represented by its id. ProcessSet objects can be copied freely, and do not keep the set alive. By
-// default the set has all ranks of the job.
+// A process set, represented by its id. ProcessSet objects can be copied freely, and do not keep the set alive. The
+// default is the set of all ranks.
 //
 // Immutable, thus thread-safe.
 class ProcessSet {
@@ -37,8 +37,8 @@ class ProcessSet {
   // Returns whether this rank is in the set.
   bool included() const noexcept { return ronda_process_set_rank(id_) >= 0; }
 
-  // size() is the number of ranks in the set, and rank() is this rank's position among them, 0 <= rank() < size().
-  // Errors: RONDA_ERROR_INVALID_ARGUMENT if the set does not exist (any more), or this rank is not in it;
+  // size() is the number of ranks in the set, and rank() is this rank's index among them, 0 <= rank() < size().
+  // Errors: RONDA_ERROR_INVALID_ARGUMENT if the set does not exist or, from rank(), if it does not contain this rank;
   // RONDA_ERROR_NOT_INITIALIZED.
   int size() const { return known(ronda_process_set_size(id_), "there is no process set "); }
   int rank() const { return known(ronda_process_set_rank(id_), "this rank is not in process set "); }
@@ -66,8 +66,8 @@ class ProcessSet {
   ronda_process_set id_ = 0;
 };
 
-// Creates a set of `ranks`, which must be in ascending order. Blocks until every rank of the job, also a rank that is
-// not in the set, has called the function with the same ranks.
+// Creates a set of `ranks`, which must be in ascending order. Blocks until every rank of the job, including ranks
+// outside the set, has called the function with the same ranks.
 // Errors: RONDA_ERROR_INVALID_ARGUMENT; the errors of an operation.
 inline Result<ProcessSet> try_add_process_set(const std::vector<int>& ranks) {
   ronda_process_set id = 0;
@@ -77,11 +77,11 @@ inline Result<ProcessSet> try_add_process_set(const std::vector<int>& ranks) {
 }
 inline ProcessSet add_process_set(const std::vector<int>& ranks) { return try_add_process_set(ranks).value(); }
 
-// As try_add_process_set(), but only the ranks of the set call this function. Blocks until each of these ranks has
-// called the function with the same ranks and tag. `tag` distinguishes sets of the same ranks that are made at the same
-// time.
+// Like try_add_process_set(), but only the ranks of the set call this function. Blocks until each of these ranks has
+// called the function with the same ranks and tag. `tag` distinguishes sets of the same ranks that are created at the
+// same time.
 // Errors: RONDA_ERROR_INVALID_ARGUMENT (for instance: this rank is not in the set); RONDA_ERROR_DUPLICATE_NAME (another
-// thread of this rank makes a set of the same ranks and tag); the errors of an operation.
+// thread of this rank is creating a set with the same ranks and tag); the errors of an operation.
 inline Result<ProcessSet> try_create_process_set(const std::vector<int>& ranks, const std::string& tag = "") {
   ronda_process_set id = 0;
   Status status =
@@ -93,8 +93,8 @@ inline ProcessSet create_process_set(const std::vector<int>& ranks, const std::s
   return try_create_process_set(ranks, tag).value();
 }
 
-// Removes a set. Blocks until every rank of the job has called the function. If create_process_set() has made the set,
-// only the ranks of the set call the function. Operations in flight in the set fail.
+// Removes a set. Blocks until every rank of the job has called the function or, for a set created by
+// create_process_set(), every rank of the set. Operations in flight in the set fail.
 // Errors: RONDA_ERROR_INVALID_ARGUMENT if the set does not exist, or is the set of all ranks; the errors of an
 // operation.
 inline Status try_remove_process_set(const ProcessSet& set) {
@@ -102,14 +102,14 @@ inline Status try_remove_process_set(const ProcessSet& set) {
 }
 inline void remove_process_set(const ProcessSet& set) { try_remove_process_set(set).throw_if_error(); }
 
-// Returns all existing sets, in the order of their creation. The first set is the set of all ranks.
+// Returns all existing sets in the order of their creation, beginning with the set of all ranks.
 inline std::vector<ProcessSet> process_sets() {
   std::vector<ronda_process_set> ids;
   int count = 0;
   do {
     ids.resize(static_cast<std::size_t>(count));
     detail::to_status(ronda_process_set_ids(ids.data(), static_cast<int>(ids.size()), &count)).throw_if_error();
-    // Calls the C function again if `ids` is too small for all sets, because another thread may have added a set.
+    // Retries if `ids` is too small for all sets, because another thread may have added a set.
   } while (count > static_cast<int>(ids.size()));
   ids.resize(static_cast<std::size_t>(count));
   return std::vector<ProcessSet>(ids.begin(), ids.end());

@@ -19,14 +19,13 @@ namespace ronda {
 inline namespace abi1 {
 namespace detail {
 
-// Refuses zero factors, because zero means "not set" in the C ABI.
+// Rejects zero factors, because zero means "not set" in the C ABI.
 inline Status check_scales(const std::string& name, const ReduceOptions& options) {
   if (options.prescale != 0 && options.postscale != 0) return {};
   return invalid_argument("tensor '" + name + "': a scale is 0, which would erase the tensor");
 }
 
-// Sets the fields that the arguments of all reductions have. `*args` points into `input`, which must live longer than
-// `*args`.
+// Sets the argument fields that all reductions have. `*args` points into `input`, which must outlive it.
 template <class Args>
 void set_reduction(const Tensor& input, const ReduceOptions& options, const CallOptions& call, Args* args) {
   args->tensor = to_c(input);
@@ -66,8 +65,7 @@ inline ronda_reducescatter_args reducescatter_args(const Tensor& input, const Re
   return args;
 }
 
-// Sets the arguments of a group of allreduces in place. `*args` points into `tensors`, which must live longer than
-// `*args`.
+// Sets the arguments of a group of in-place allreduces. `*args` points into `tensors`, which must outlive it.
 inline Status set_group(const std::vector<Tensor>& tensors, const ReduceOptions& options, const CallOptions& call,
                         std::vector<ronda_allreduce_args>* args) {
   args->reserve(tensors.size());
@@ -79,7 +77,7 @@ inline Status set_group(const std::vector<Tensor>& tensors, const ReduceOptions&
   return {};
 }
 
-// Checks that T is the type of the tensor's elements, and that no scale is 0.
+// Checks that T is the type of the tensor's elements, and that neither scale is 0.
 template <class T>
 Status check_output(const Tensor& tensor, const ReduceOptions& options) {
   Status status = check_dtype<T>(tensor);
@@ -88,9 +86,9 @@ Status check_output(const Tensor& tensor, const ReduceOptions& options) {
 
 }  // namespace detail
 
-// Reduces `input` over all ranks into `output`, which has the same shape and dtype on every rank. `output` must be
-// `input.data`, or must not overlap `input.data`. (T may be any type, also void. With a plain void* parameter, `{}`
-// would mean a null output, where the caller means the default options of the in-place form.)
+// Reduces `input` over all ranks into `output`. Shape and dtype must be the same on every rank. `output` must either be
+// `input.data` or not overlap it. (T may be any type, even void. With a plain void* parameter, `{}` would mean a null
+// output, where the caller means the default options of the in-place form.)
 template <class T>
 Result<Handle> try_allreduce_async(const Tensor& input, T* output, const ReduceOptions& options = {},
                                    const CallOptions& call = {}) {
@@ -129,8 +127,8 @@ inline void allreduce(const Tensor& in_place, const ReduceOptions& options = {},
   try_allreduce(in_place, options, call).throw_if_error();
 }
 
-// Reduces the tensors in place. If one of the tensors cannot be reduced, none of them is reduced, and each handle has
-// the error of the tensor that failed. `group` is a name for the tensors, the same on every rank.
+// Reduces the tensors in place. If one of the tensors cannot be reduced, none of them is, and every handle gets the
+// error of the tensor that failed. `group` names the group, and must be the same on every rank.
 inline Result<std::vector<Handle>> try_grouped_allreduce_async(const std::string& group,
                                                                const std::vector<Tensor>& in_place,
                                                                const ReduceOptions& options = {},
@@ -159,8 +157,8 @@ inline void grouped_allreduce(const std::string& group, const std::vector<Tensor
   try_grouped_allreduce(group, in_place, options, call).throw_if_error();
 }
 
-// Reduces `input` over all ranks into `output` on rank `root`. On the root, `output` must be `input.data`, or must not
-// overlap `input.data`. On other ranks `output` is ignored.
+// Reduces `input` over all ranks into `output` on rank `root`. On the root, `output` must either be `input.data` or not
+// overlap it. On other ranks, `output` is ignored.
 inline Result<Handle> try_reduce_async(const Tensor& input, void* output, int root, const ReduceOptions& options = {},
                                        const CallOptions& call = {}) {
   Status status = detail::check_scales(input.name, options);
@@ -183,9 +181,9 @@ inline void reduce(const Tensor& input, void* output, int root, const ReduceOpti
   try_reduce(input, output, root, options, call).throw_if_error();
 }
 
-// Reduces `input` over all ranks and distributes the rows of the result. With n rows and m ranks each rank gets n / m
-// rows, and the first n % m ranks get one row more. T is the type of the tensor's elements. With `into`, Ronda writes
-// the rows to the caller's memory.
+// Reduces `input` over all ranks and distributes the rows of the result. With n rows and m ranks, each rank gets n / m
+// rows, and the first n % m ranks get one more. T is the type of the tensor's elements. With `into`, Ronda writes the
+// rows to the caller's memory.
 template <class T>
 Result<OutputHandle<T>> try_reducescatter_async(const Tensor& input, const ReduceOptions& options = {},
                                                 const CallOptions& call = {}, const Into& into = {}) {
@@ -209,8 +207,8 @@ std::vector<T> reducescatter(const Tensor& input, const ReduceOptions& options =
   return try_reducescatter<T>(input, options, call).value();
 }
 
-// As reducescatter for several tensors. Either all tensors or no tensors are reduced, as in grouped_allreduce(). If
-// `into` is given, Ronda writes the result for inputs[i] to into[i].
+// Like reducescatter() for several tensors. Reduces all tensors or none, as grouped_allreduce() does. If `into` is
+// given, Ronda writes the result for inputs[i] to into[i].
 template <class T>
 Result<std::vector<OutputHandle<T>>> try_grouped_reducescatter_async(const std::string& group,
                                                                      const std::vector<Tensor>& inputs,

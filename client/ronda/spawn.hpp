@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Runs a job without a launcher: a program starts the ranks as child processes.
+// Runs a job without a launcher: the program starts the ranks as child processes.
 #ifndef RONDA_CLIENT_RONDA_SPAWN_HPP_
 #define RONDA_CLIENT_RONDA_SPAWN_HPP_
 
@@ -28,7 +28,7 @@ namespace ronda {
 inline namespace abi1 {
 namespace detail {
 
-// What the parent process knows about the process of a rank.
+// What the parent process knows about a rank's process.
 struct SpawnedRank {
   pid_t pid = -1;
   int errors = -1;     // the end of a pipe that carries the text of the rank's error; -1: the rank has ended
@@ -45,7 +45,7 @@ class SpawnedJob {
     }
   }
 
-  // Starts the process of the next rank, which calls `run` and then ends. `run` returns the packed error, or an empty
+  // Starts the process of the next rank, which calls `run` and then exits. `run` returns the packed error, or an empty
   // string.
   Status start(const std::function<std::string()>& run) {
     int ends[2];
@@ -58,7 +58,7 @@ class SpawnedJob {
       return system_error("fork");
     }
     if (pid == 0) {
-      // The system kills this rank when the parent process ends, even if the parent crashes.
+      // The kernel kills this rank when the parent process ends, even if the parent crashes.
       prctl(PR_SET_PDEATHSIG, SIGKILL);
       if (getppid() != parent) _exit(1);
       for (const SpawnedRank& other : ranks_) close(other.errors);
@@ -72,9 +72,8 @@ class SpawnedJob {
     return {};
   }
 
-  // Waits for all processes, and returns the job's first failure. If the first failure only reports that another rank
-  // was lost, a rank's own error replaces the first failure. After a failure the other processes have the time kGrace
-  // to end.
+  // Waits for all processes, and returns the job's first failure. If the first failure only reports the loss of another
+  // rank, a rank's own error replaces it. After a failure, the other processes have kGrace to end.
   Status wait() {
     while (true) {
       std::vector<pollfd> open;
@@ -119,7 +118,7 @@ class SpawnedJob {
     return bytes > 0 || (bytes < 0 && errno == EINTR);
   }
 
-  // Returns the milliseconds for which poll() waits for the other ranks, or -1 to wait without limit.
+  // Returns how many milliseconds poll() should wait for the other ranks, or -1 for no limit.
   int poll_timeout_ms() const {
     if (failure_.ok()) return -1;
     const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(failed_ + kGrace - Clock::now());
@@ -132,7 +131,7 @@ class SpawnedJob {
     }
   }
 
-  // Waits for the process of `rank`, whose pipe has ended, and returns the error of the process, or OK.
+  // Waits for the process of `rank`, whose pipe has been closed, and returns the process's error, or OK.
   Status end(std::size_t rank) {
     SpawnedRank& ended = ranks_[rank];
     close(ended.errors);
@@ -151,7 +150,7 @@ class SpawnedJob {
 
   void note(std::size_t rank, Status status) {
     if (status.ok()) return;
-    // A rank's own error replaces the errors of ranks that have lost another rank.
+    // A rank's own error replaces errors that only report the loss of another rank.
     const bool is_own = ranks_[rank].packed.empty() || ranks_[rank].packed[0] != RONDA_ERROR_PEER_FAILED;
     if (failure_.ok()) failed_ = Clock::now();
     if (failure_.ok() || (is_own && !is_own_)) {
@@ -192,9 +191,9 @@ inline std::string run_spawned(int rank, int size, const std::string& job, const
 
 }  // namespace detail
 
-// Runs `body` once in each of `size` processes, which are forked from this process and are the ranks of a job on this
-// host. Returns when all these processes have ended. Each process calls init(options) before `body` and shutdown()
-// after `body`, so `body` must not call these functions.
+// Forks `size` processes, which are the ranks of a job on this host, and runs `body` once in each of them. Returns once
+// all of them have ended. Each process calls init(options) before `body` and shutdown() afterwards, so `body` must not
+// call these functions.
 //
 //   int main() {
 //     ronda::spawn(2, [] {
@@ -203,13 +202,13 @@ inline std::string run_spawned(int rank, int size, const std::string& job, const
 //     });
 //   }
 //
-// Call the function before the program starts threads, because fork() copies only the calling thread. The process that
-// calls spawn() must be in no job. Changes that `body` makes to variables are lost, because `body` runs in other
-// processes. If a rank fails, the other ranks end, and ranks that still run after 5 s get SIGKILL. If the job failed,
-// the function returns the error of the job's first failure, with the rank. If an Error leaves `body`, the result has
-// that Error's code and text. If another exception leaves `body`, the result is RONDA_ERROR_INTERNAL with the
-// exception's text. RONDA_ERROR_PEER_FAILED means that a rank's process was ended by a signal, or has ended with an
-// exit code other than 0. Errors of the call: RONDA_ERROR_INVALID_ARGUMENT (size), RONDA_ERROR_ALREADY_INITIALIZED,
+// Call spawn() before the program starts threads, because fork() copies only the calling thread. The calling process
+// must not be in a job. Changes that `body` makes to variables are lost, because `body` runs in other processes. If a
+// rank fails, the other ranks end; those still running after 5 s are killed (SIGKILL). If the job fails, the function
+// returns the job's first failure, and the text names the rank. If an Error leaves `body`, the result has the code and
+// text of that Error. If another exception leaves `body`, the result is RONDA_ERROR_INTERNAL with the text of the
+// exception. RONDA_ERROR_PEER_FAILED means that a rank's process was killed by a signal, or exited with a code other
+// than 0. Errors of the call itself: RONDA_ERROR_INVALID_ARGUMENT (size), RONDA_ERROR_ALREADY_INITIALIZED,
 // RONDA_ERROR_INTERNAL (the system cannot start a process).
 inline Status try_spawn(int size, const std::function<void()>& body, const Options& options = {}) {
   if (size < 1) return detail::invalid_argument("spawn: there cannot be " + std::to_string(size) + " ranks");

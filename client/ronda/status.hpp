@@ -12,8 +12,8 @@
 #include "../ronda.h"
 
 namespace ronda {
-// The namespace abi1 is inline, so that users write ronda::Error. The name abi1 keeps the symbols of these headers
-// apart from the library's own symbols.
+// The namespace abi1 is inline, so users write ronda::Error. Its name distinguishes the symbols of these headers from
+// the library's own symbols.
 inline namespace abi1 {
 
 // The exception that Ronda's functions throw. what() names the tensor and the affected ranks, and gives advice.
@@ -23,7 +23,7 @@ class Error : public std::runtime_error {
 
   ronda_status code() const noexcept { return code_; }
 
-  // Returns whether the remaining ranks can go on in the job's next epoch; see ronda_status_is_recoverable().
+  // Returns whether the remaining ranks can continue in the job's next epoch; see ronda_status_is_recoverable().
   bool recoverable() const noexcept { return ronda_status_is_recoverable(code_) != 0; }
 
  private:
@@ -40,7 +40,7 @@ class [[nodiscard]] Status {
   ronda_status code() const noexcept { return code_; }
   const std::string& message() const noexcept { return message_; }
 
-  // Returns the same as Error::recoverable() for this error.
+  // Like Error::recoverable(), for this error.
   bool recoverable() const noexcept { return ronda_status_is_recoverable(code_) != 0; }
 
   void throw_if_error() const {
@@ -52,7 +52,7 @@ class [[nodiscard]] Status {
   std::string message_;
 };
 
-// A T, or the Status that explains why the T is missing.
+// A T, or the Status that explains why there is none.
 template <class T>
 class [[nodiscard]] Result {
  public:
@@ -83,7 +83,7 @@ class [[nodiscard]] Result {
 
 namespace detail {
 
-// Returns the Status for a C function that has just returned `code` in this thread.
+// Returns the Status of a C function that has just returned `code` in this thread.
 inline Status to_status(ronda_status code) { return code == RONDA_OK ? Status() : Status(code, ronda_last_error()); }
 
 inline Status invalid_argument(std::string message) { return Status(RONDA_ERROR_INVALID_ARGUMENT, std::move(message)); }

@@ -15,11 +15,11 @@
 namespace ronda {
 inline namespace abi1 {
 
-// Waits until every rank of the set has called the function as often as this rank.
+// Blocks until every rank of the set has called the function as many times as this rank.
 inline Status try_barrier(const ProcessSet& set = {}) { return detail::to_status(ronda_barrier(set.id())); }
 inline void barrier(const ProcessSet& set = {}) { try_barrier(set).throw_if_error(); }
 
-// As try_barrier(), without waiting: the operation ends when every rank of the set has submitted it.
+// Like try_barrier(), but does not block: the operation completes once every rank of the set has submitted it.
 inline Result<Handle> try_barrier_async(const ProcessSet& set = {}) {
   ronda_handle handle = 0;
   const ronda_status code = ronda_barrier_async(set.id(), &handle);
@@ -27,8 +27,8 @@ inline Result<Handle> try_barrier_async(const ProcessSet& set = {}) {
 }
 inline Handle barrier_async(const ProcessSet& set = {}) { return try_barrier_async(set).value(); }
 
-// As try_barrier(), for at most `timeout`, which is more than zero. If time runs out, the text of RONDA_ERROR_DEADLINE
-// names every rank that has not called the function.
+// Like try_barrier(), but waits for at most `timeout`, which must be positive. If the time expires, the error text of
+// RONDA_ERROR_DEADLINE names every rank that has not called the function.
 inline Status try_monitored_barrier(CallOptions::Seconds timeout, const ProcessSet& set = {}) {
   if (!(timeout.count() > 0)) return detail::invalid_argument("monitored_barrier: the timeout must be more than zero");
   return detail::to_status(ronda_monitored_barrier(set.id(), timeout.count()));
@@ -37,16 +37,16 @@ inline void monitored_barrier(CallOptions::Seconds timeout, const ProcessSet& se
   try_monitored_barrier(timeout, set).throw_if_error();
 }
 
-// Says whether an average also counts ranks that have joined.
+// Whether an average also counts ranks that have joined.
 enum class Absent {
   not_counted = RONDA_ABSENT_NOT_COUNTED,           // divide by the number of ranks that take part
   counted_as_zeros = RONDA_ABSENT_COUNTED_AS_ZEROS  // divide by the number of all ranks of the process set
 };
 
-// Says that this rank has no more data. Until every rank of the set has joined, the operations of the other ranks go on
-// without this rank, as far as they can. Operations that need this rank (for instance as their root) fail on the other
-// ranks with RONDA_ERROR_MISMATCH. Waits until every rank has joined. When every rank has joined, all ranks take part
-// in operations again. Returns the last rank that joined.
+// Announces that this rank has no more data. Until every rank of the set has joined, the operations of the other ranks
+// continue without this rank where possible. Operations that need this rank (for instance as their root) fail on the
+// other ranks with RONDA_ERROR_MISMATCH. Blocks until every rank has joined; after that, all ranks take part in
+// operations again. Returns the rank that joined last.
 //
 //   while (reader.next(&batch)) train(batch);   // more often on some ranks than on others
 //   const int longest = ronda::join();
@@ -61,7 +61,7 @@ inline int join(const ProcessSet& set = {}, Absent absent = Absent::not_counted)
   return try_join(set, absent).value();
 }
 
-// As try_join(), without waiting; see last_rank().
+// Like try_join(), but does not block; see last_rank().
 inline Result<Handle> try_join_async(const ProcessSet& set = {}, Absent absent = Absent::not_counted) {
   ronda_handle handle = 0;
   const ronda_status code = ronda_join_async(set.id(), static_cast<ronda_absent>(absent), &handle);
@@ -71,7 +71,7 @@ inline Handle join_async(const ProcessSet& set = {}, Absent absent = Absent::not
   return try_join_async(set, absent).value();
 }
 
-// Waits for a join_async(), and returns the last rank that joined. Throws the error if the join failed.
+// Waits for a join_async(), and returns the rank that joined last. Throws the error if the join failed.
 inline int last_rank(const Handle& join) {
   join.synchronize();
   int rank = 0;

@@ -17,7 +17,7 @@
 namespace ronda {
 inline namespace abi1 {
 
-// Types with the bits of 16-bit floating-point numbers, for programs that have no 16-bit floating-point types.
+// Types with the bits of 16-bit floating-point numbers, for programs without 16-bit floating-point types of their own.
 struct float16 {
   std::uint16_t bits = 0;  // IEEE 754 binary16
 };
@@ -25,7 +25,7 @@ struct bfloat16 {
   std::uint16_t bits = 0;  // the upper half of an IEEE 754 binary32
 };
 
-// The dtype of elements of type T. Specialise this template for your own element types that have the same bits:
+// The dtype of elements of type T. Specialise this template for your own element types that have the same bit layout:
 //
 //   template <> struct ronda::element_dtype<Eigen::half> { static constexpr ronda_dtype value = RONDA_FLOAT16; };
 template <class T, class = void>
@@ -68,7 +68,7 @@ template <>
 struct element_dtype<std::int16_t> {
   static constexpr ronda_dtype value = RONDA_INT16;
 };
-// The dtype of an integer type depends on its size, because both long and long long may have 64 bits.
+// The dtype of an integer type depends on its size, because both long and long long can have 64 bits.
 template <class T>
 struct element_dtype<T, std::enable_if_t<std::is_integral_v<T> && (sizeof(T) == 4 || sizeof(T) == 8)>> {
   static constexpr ronda_dtype value = std::is_signed_v<T> ? (sizeof(T) == 4 ? RONDA_INT32 : RONDA_INT64)
@@ -78,7 +78,7 @@ struct element_dtype<T, std::enable_if_t<std::is_integral_v<T> && (sizeof(T) == 
 template <class T>
 inline constexpr ronda_dtype dtype_of = element_dtype<std::remove_cv_t<T>>::value;
 
-// Returns the number of bytes of an element, or 0 if `dtype` is not a dtype.
+// Returns the size of an element in bytes, or 0 if `dtype` is not a valid dtype.
 constexpr std::size_t size_of(ronda_dtype dtype) noexcept {
   switch (dtype) {
     case RONDA_UINT8:
@@ -102,13 +102,13 @@ constexpr std::size_t size_of(ronda_dtype dtype) noexcept {
   return 0;
 }
 
-// A dense tensor in row-major order that the caller owns. Ronda reads and writes `data` until the operation is
-// complete. A tensor in a GPU's memory is ready when the device has done the work that `stream` was given before the
+// A dense tensor in row-major order, owned by the caller. Ronda reads and writes `data` until the operation is
+// complete. A tensor in GPU memory is ready once the device has done the work enqueued on `stream` before the
 // submission.
 struct Tensor {
-  // The name is unique among the tensors in flight, and the same on every rank. If the name is empty, the tensor is
-  // matched with the other ranks' tensors by the order of operations without names in the process set (see ronda_tensor
-  // in operations.h).
+  // The name must be unique among the tensors in flight, and the same on every rank. If it is empty, the tensor is
+  // matched with the other ranks' tensors by the order of unnamed operations in the process set (see ronda_tensor in
+  // operations.h).
   std::string name;
   void* data = nullptr;
   ronda_dtype dtype = RONDA_FLOAT32;
@@ -117,7 +117,7 @@ struct Tensor {
   void* stream = nullptr;  // for RONDA_MEMORY_CUDA: a cudaStream_t; nullptr: the default stream
 
   // Returns the number of elements.
-  // REQUIRES: the shape has no negative dimensions (operations check the dimensions, and report negative ones).
+  // REQUIRES: the shape has no negative dimensions (operations check for these and report them).
   std::size_t count() const noexcept {
     std::size_t count = 1;
     for (std::int64_t dim : shape) count *= static_cast<std::size_t>(dim);
@@ -138,14 +138,14 @@ Tensor tensor(std::string name, T* data, std::vector<std::int64_t> shape = {}) {
   return view;
 }
 
-// Views the elements of `values` as a tensor of one dimension. `values` must not be resized while the view is in use.
+// Views the elements of `values` as a one-dimensional tensor. `values` must not be resized while the view is in use.
 template <class T>
 Tensor tensor(std::string name, std::vector<T>& values) {
   static_assert(!std::is_same_v<T, bool>, "std::vector<bool> has no array of bool to view: use another container");
   return tensor(std::move(name), values.data(), {static_cast<std::int64_t>(values.size())});
 }
 
-// Views memory of a GPU as a tensor. The elements are computed by work on `stream`, a cudaStream_t.
+// Views GPU memory as a tensor. The elements are computed by work on `stream`, a cudaStream_t.
 template <class T>
 Tensor cuda_tensor(std::string name, T* data, std::vector<std::int64_t> shape, void* stream) {
   Tensor view = tensor(std::move(name), data, std::move(shape));
@@ -156,10 +156,10 @@ Tensor cuda_tensor(std::string name, T* data, std::vector<std::int64_t> shape, v
 
 namespace detail {
 
-// Returns the tensor's name for the C ABI. The pointer is valid as long as `name`.
+// Returns the tensor name in the form of the C ABI. The pointer is valid as long as `name`.
 inline const char* name_to_c(const std::string& name) { return name.empty() ? nullptr : name.c_str(); }
 
-// Returns the tensor for the C ABI. The result points into `tensor`, which must live longer than the result.
+// Returns the tensor in the form of the C ABI. The result points into `tensor`, which must outlive it.
 inline ronda_tensor to_c(const Tensor& tensor) {
   return {name_to_c(tensor.name), tensor.dtype, static_cast<int>(tensor.shape.size()), tensor.shape.data()};
 }

@@ -17,13 +17,13 @@ namespace ronda {
 inline namespace abi1 {
 namespace detail {
 
-// Calls the body of run_threads(), and keeps the first exception that leaves the body.
+// Calls the body of run_threads(), and keeps the first exception thrown by any rank's body.
 class ThreadBody {
  public:
   explicit ThreadBody(const std::function<void()>& body) : body_(body) {}
 
-  // The function that the C ABI calls on each thread; `context` is a ThreadBody. Lets exceptions pass, because an
-  // exception makes the C function fail the job, so that the other ranks do not wait for this rank.
+  // Called by the C ABI on each thread; `context` is a ThreadBody. Lets exceptions through, because they make the C
+  // function fail the job, so that the other ranks do not wait for this rank.
   static void run(void* context) {
     auto* const self = static_cast<ThreadBody*>(context);
     try {
@@ -35,7 +35,7 @@ class ThreadBody {
     }
   }
 
-  // Throws the first exception again, if there is one. Call this function after all threads have ended.
+  // Rethrows the first exception, if there is one. Must be called after all threads have ended.
   void rethrow() const {
     if (first_ != nullptr) std::rethrow_exception(first_);
   }
@@ -48,18 +48,18 @@ class ThreadBody {
 
 }  // namespace detail
 
-// Runs `body` once for each rank of a job of `size` ranks that are threads of this process, and returns when all these
-// threads have ended. In `body` every function of Ronda acts for that thread's rank. Each thread joins the job before
-// `body` and leaves it after `body`, so `body` must not call init() or shutdown().
+// Runs a job whose `size` ranks are threads of this process, calls `body` once on each of them, and returns once all of
+// them have ended. In `body`, every function of Ronda acts for the calling thread's rank. Each thread joins the job
+// before `body` and leaves it afterwards, so `body` must not call init() or shutdown().
 //
 //   ronda::run_threads(4, [&] {
 //     std::vector<float> sum(3, ronda::rank());
 //     ronda::allreduce(ronda::tensor("sum", sum), {ronda::Op::Sum});
 //   });
 //
-// An exception that leaves `body` fails the job for the other ranks, and run_threads() throws the exception again. If
-// several ranks throw, run_threads() throws the first exception. Other errors: the job's failure;
-// RONDA_ERROR_INVALID_ARGUMENT (size, options).
+// An exception that leaves `body` fails the job for the other ranks, and run_threads() rethrows it. If several ranks
+// throw, run_threads() rethrows the first exception. Other errors: the job's failure; RONDA_ERROR_INVALID_ARGUMENT
+// (size, options).
 inline void run_threads(int size, const std::function<void()>& body, const Options& options = {}) {
   detail::ThreadBody ranks(body);
   const detail::OptionsView view = detail::to_c(options);
@@ -68,7 +68,7 @@ inline void run_threads(int size, const std::function<void()>& body, const Optio
   status.throw_if_error();
 }
 
-// current() returns the rank for which this thread acts. A thread that `body` starts must set its rank with
+// current() returns the rank for which this thread acts. A thread started by `body` must set its rank with
 // make_current():
 //
 //   ronda::run_threads(2, [] {

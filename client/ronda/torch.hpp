@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Data-parallel training with libtorch, PyTorch's C++ library. Each part also works alone: include its header.
+// Data-parallel training with libtorch, PyTorch's C++ library. Each part can also be used alone: include its header.
 //
 //   #include <ronda/torch.hpp>
 //

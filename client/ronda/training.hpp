@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Parts of a data-parallel training program besides its allreduces. Each part also works alone: include its header.
+// Parts of a data-parallel training program other than its allreduces. Each part can also be used alone: include its
+// header.
 //
 //   #include <ronda/training.hpp>
 #ifndef RONDA_CLIENT_RONDA_TRAINING_HPP_

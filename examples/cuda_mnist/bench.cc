@@ -17,9 +17,9 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// Returns the images per second over `steps` steps, until the device has finished. First makes a step that is not
-// timed, so that all ranks begin at the same time. (A barrier is not in the locked schedule of the steps, so it would
-// unlock the schedule.)
+// Returns the images per second over `steps` steps, including the time until the device has finished. Runs one untimed
+// step first, so that all ranks begin at the same time. (A barrier would unlock the schedule, because it is not part of
+// the locked schedule of the steps.)
 double ImagesPerSecond(std::size_t steps, Trainer::Communication communication, Device& device, Trainer& trainer) {
   trainer.TrainStep(0, Trainer::Communication::kGradients);
   device.Synchronize();

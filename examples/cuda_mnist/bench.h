@@ -13,11 +13,11 @@
 
 namespace cuda_mnist {
 
-// Returns `count` made-up digits: random pixels and random labels, the same on every rank.
+// Returns `count` synthetic digits: random pixels and random labels, the same on every rank.
 lenet::MnistImages MadeUpDigits(std::size_t count);
 
-// The training speed over all ranks, with and without communication. Each figure is the median of several measurements,
-// and the two kinds of measurements alternate.
+// The training speed over all ranks, with and without communication. Each figure is the median of several measurements;
+// the two kinds of measurement alternate.
 struct BenchResult {
   double images_per_second = 0;
   double images_per_second_alone = 0;  // with gradients that stay on their ranks
@@ -33,7 +33,7 @@ struct BenchOptions {
   int measurements = 7;     // of each kind
 };
 
-// Every rank calls this function. With one rank the difference between the two speeds is the cost of
+// Must be called on every rank. With one rank, the difference between the two speeds is the cost of
 // DistributedOptimizer. REQUIRES: the trainer's epochs have at least one step.
 BenchResult RunBench(const BenchOptions& options, Device& device, Trainer& trainer);
 

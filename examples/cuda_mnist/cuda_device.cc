@@ -24,7 +24,7 @@ cublasOperation_t OperationOf(const Operand& operand) {
   return operand.order == Operand::Order::kPlain ? CUBLAS_OP_N : CUBLAS_OP_T;
 }
 
-// Makes a rank's GPU the current device of this thread, and returns the GPU's number.
+// Makes a rank's GPU the current device of this thread, and returns its device number.
 int UseDevice(int local_rank) {
   int count = 0;
   Check(cudaGetDeviceCount(&count), "looking for GPUs");
@@ -33,7 +33,7 @@ int UseDevice(int local_rank) {
   return local_rank % count;
 }
 
-// The new stream does not wait for the default stream, because this program runs nothing there.
+// A stream that does not synchronize with the default stream, which this program does not use.
 cudaStream_t NewStream() {
   cudaStream_t stream = nullptr;
   Check(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "creating a stream");
@@ -106,8 +106,8 @@ void Device::Download(void* host, const void* device, std::size_t bytes) {
 
 void Device::Synchronize() { Check(cudaStreamSynchronize(handles_->stream.get()), "waiting for the GPU"); }
 
-// cuBLAS stores matrices column by column, so it sees a row-major matrix as its transpose. The arguments are swapped
-// because the transpose of left * right is right^T * left^T.
+// cuBLAS stores matrices column by column, so it interprets a row-major matrix as its transpose. The operands are
+// swapped because the transpose of left * right is right^T * left^T.
 void Device::Multiply(const Product& product) {
   const float factor = 1, onto = product.onto == Product::Onto::kResult ? 1 : 0;
   const bool left_is_plain = product.left.order == Operand::Order::kPlain;

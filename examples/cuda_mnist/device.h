@@ -12,14 +12,14 @@
 
 namespace cuda_mnist {
 
-// A matrix in the device's memory, in row-major order, as an operand of a product.
+// A row-major matrix in device memory, as an operand of a product.
 struct Operand {
   const float* data = nullptr;
   enum class Order { kPlain, kTransposed } order = Order::kPlain;
   std::ptrdiff_t stride = 0;  // elements from one product's operand to the next one's; 0: all products share it
 };
 
-// Describes `products` products of matrices, each of which is result = left * right, or result += left * right.
+// `products` matrix products, each of which computes result = left * right, or result += left * right.
 struct Product {
   int rows = 0;     // of the result
   int columns = 0;  // of the result
@@ -31,17 +31,17 @@ struct Product {
   enum class Onto { kNothing, kResult } onto = Onto::kNothing;  // kResult: adds to the content of the result
 };
 
-// One GPU, the stream that this rank trains on, and cuBLAS on that stream. The device runs its work later, in order. A
-// function waits for this work only if its comment says so.
+// One GPU, the stream on which this rank trains, and cuBLAS on that stream. The device runs its work asynchronously, in
+// order. A function waits for that work only if its comment says so.
 //
-// This header includes no header of CUDA, so that tests can use another Device
+// This header includes no CUDA header, so that tests can use a different Device
 // (tests/examples/cuda_mnist/host_device.cc).
 //
 // Thread-compatible. If CUDA fails, every function throws std::runtime_error with CUDA's error message.
 class Device {
  public:
-  // Returns the reason why this machine cannot train, for example "no CUDA-capable device is detected", or an empty
-  // text if it can train.
+  // Returns why this machine cannot train, for example "no CUDA-capable device is detected", or an empty text if it
+  // can.
   static std::string WhyNone();
 
   // A rank's GPU. If a host has fewer GPUs than ranks, the ranks share them.
@@ -66,7 +66,7 @@ class Device {
   const std::unique_ptr<Handles> handles_;
 };
 
-// `size` elements in a device's memory, initially zero. The device must outlive the array.
+// `size` elements in device memory, initially zero. The device must outlive the array.
 template <class T>
 class DeviceArray {
  public:
@@ -87,7 +87,7 @@ class DeviceArray {
   T* data() const { return data_; }
   std::size_t size() const { return size_; }
 
-  // Upload() and Download() return when the copy has ended.
+  // Upload() and Download() block until the copy is complete.
   void Upload(const T* values, std::size_t count) { device_->Upload(data_, values, count * sizeof(T)); }
   std::vector<T> Download(std::size_t count) const {
     std::vector<T> values(count);

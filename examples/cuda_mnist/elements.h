@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Defines what each thread of the GPU computes. Each operation is a struct, which the threads call for the numbers 0 to
-// count - 1, in any order and all at once. The number says which element of the result the call computes. Launch()
-// (launch.h) runs the structs on a stream.
+// Defines what each GPU thread computes. Each operation is a struct. The threads call it with the numbers from 0 to
+// count - 1, in any order and concurrently. The number selects the element of the result that the call computes.
+// Launch() (launch.h) runs the structs on a stream.
 //
-// Arrays are in the device's memory. An image is stored channel by channel, and a channel row by row. The images follow
-// each other.
+// Arrays are in device memory. Images are stored one after the other, each channel by channel, and each channel row by
+// row.
 #ifndef RONDA_EXAMPLES_CUDA_MNIST_ELEMENTS_H_
 #define RONDA_EXAMPLES_CUDA_MNIST_ELEMENTS_H_
 
@@ -21,7 +21,7 @@
 
 namespace cuda_mnist {
 
-// Copies the images whose indices are in `order` from the data set. In the result 0 is background and 1 is ink. Each
+// Copies the images whose indices are in `order` out of the data set. In the result, 0 is background and 1 is ink. Each
 // call copies one pixel.
 struct GatherImages {
   const std::uint8_t* pixels;
@@ -36,7 +36,7 @@ struct GatherImages {
   }
 };
 
-// Adds to each value the bias of its channel, which `run` neighbouring values share.
+// Adds to each value the bias of its channel; `run` consecutive values have the same channel.
 struct AddBias {
   float* values;
   const float* bias;
@@ -64,8 +64,8 @@ struct ReluGradient {
   CUDA_MNIST_HOST_DEVICE void operator()(int i) const { input_gradient[i] = output[i] > 0 ? output_gradient[i] : 0; }
 };
 
-// Finds the largest of each 2x2 pixels (the first one, if several are equal), and its position. The rows of all
-// channels follow each other, so the code needs no separate index of the channel. Each call computes one output.
+// Finds the largest value of each 2x2 block (the first one, if several are equal), and its position. The rows of all
+// channels are contiguous, so no separate channel index is needed. Each call computes one output.
 struct MaxPool {
   const float* input;
   float* output;
@@ -87,7 +87,7 @@ struct MaxPool {
   }
 };
 
-// Computes the gradient of MaxPool's input. Each call computes the gradient of one value of the input.
+// Computes the gradient of MaxPool's input. Each call computes the gradient of one input value.
 struct MaxPoolGradient {
   const float* output_gradient;
   const int* chosen;
@@ -117,7 +117,7 @@ struct ConvShape {
   CUDA_MNIST_HOST_DEVICE int in_pixels() const { return in_channels * side * side; }
 };
 
-// Unrolls each image into a matrix, patch() x out_pixels(), whose columns are the patches under the kernel. Each call
+// Unrolls each image into a patch() x out_pixels() matrix whose columns are the patches under the kernel. Each call
 // copies one element of the matrix.
 struct ImageToPatches {
   const float* images;
@@ -137,7 +137,7 @@ struct ImageToPatches {
   }
 };
 
-// Computes the gradient of the images from the gradient of the patches, as the reverse of ImageToPatches. Each pixel's
+// Computes the gradient of the images from the gradient of the patches: the reverse of ImageToPatches. Each pixel's
 // gradient is the sum over the patches that contain it. Each call computes the gradient of one pixel.
 struct PatchesToImage {
   const float* patches;
@@ -166,7 +166,7 @@ struct PatchesToImage {
   }
 };
 
-// Computes -log(softmax(logits)[label]) of each sample, and the gradient of the mean over `count` samples. Each call
+// Computes -log(softmax(logits)[label]) for each sample, and the gradient of its mean over `count` samples. Each call
 // handles one sample.
 struct SoftmaxCrossEntropy {
   const float* logits;
@@ -181,7 +181,7 @@ struct SoftmaxCrossEntropy {
     const float* const row = logits + i * classes;
     float* const out = gradient + i * classes;
     const int label = labels[order[i]];
-    // Subtracting the largest logit does not change the result in theory, and keeps exp() from overflowing.
+    // Mathematically, subtracting the largest logit does not change the result; it keeps exp() from overflowing.
     float largest = row[0];
     for (int k = 1; k < classes; ++k) largest = row[k] > largest ? row[k] : largest;
     float sum = 0;

@@ -10,7 +10,7 @@
 
 namespace cuda_mnist {
 
-// The values of the flags of lenet_mnist, and of --bench.
+// The values of lenet_mnist's flags, and of --bench.
 struct Flags {
   enum class Work { kTrain, kBenchmark };
 
@@ -18,10 +18,10 @@ struct Flags {
   Work work = Work::kTrain;
 };
 
-// Reads the flags. Throws lenet::UsageError, as lenet::ParseFlags().
+// Reads the flags. Throws lenet::UsageError, like lenet::ParseFlags().
 Flags ParseFlags(std::vector<std::string> arguments);
 
-// Returns the text of --help.
+// Returns the --help text.
 std::string Usage();
 
 }  // namespace cuda_mnist

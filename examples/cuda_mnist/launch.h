@@ -7,8 +7,8 @@
 
 namespace cuda_mnist {
 
-// Makes `stream` (a cudaStream_t) compute all elements; Elements is a struct of elements.h. Throws std::runtime_error
-// if CUDA refuses.
+// Makes `stream` (a cudaStream_t) compute all elements; Elements is a struct from elements.h. Throws std::runtime_error
+// if the launch fails.
 template <class Elements>
 void Launch(const Elements& elements, void* stream);
 

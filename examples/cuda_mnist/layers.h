@@ -12,7 +12,7 @@
 
 namespace cuda_mnist {
 
-// A parameter that training changes, in the device's memory: a matrix, and the gradient of the loss with respect to it.
+// A trainable parameter in device memory: a matrix, and the gradient of the loss with respect to it.
 struct Parameter {
   // Copies the value of `initial`, and sets the gradient to zero.
   Parameter(Device& device, const lenet::Parameter& initial);
@@ -24,17 +24,17 @@ struct Parameter {
   DeviceArray<float> gradient;
 };
 
-// A layer's initial parameters, in the host's memory.
+// A layer's initial parameters, in host memory.
 struct InitialParameters {
   const lenet::Parameter& weight;
   const lenet::Parameter& bias;
 };
 
-// One layer of a network, like lenet::Layer, but on the device. The functions of a layer add work to the device's
-// stream, which runs it later. The results of these functions have `max_samples` rows, of which only the first
-// `samples` are used. The results hold the values only after the stream has run the work.
+// One layer of a network, like lenet::Layer, but on the device. Its functions enqueue work on the device's stream,
+// which runs it later. Results have `max_samples` rows, of which only the first `samples` are used. They hold the
+// values only after the stream has run the work.
 //
-// Lifetime: the results belong to the layer. The input of Forward() must not change until the backward pass is done.
+// Lifetime: results belong to the layer. The input of Forward() must not change until the backward pass is done.
 // Thread-compatible.
 class Layer {
  public:
@@ -74,7 +74,7 @@ class Linear : public Layer {
   int samples_ = 0;
 };
 
-// Convolution with stride 1, computed as products of the weight and each image's patches.
+// Convolution with stride 1, computed as products of the weight with each image's patches.
 class Conv2d : public Layer {
  public:
   Conv2d(Device& device, const InitialParameters& initial, const ConvShape& shape, int max_samples);
@@ -101,7 +101,7 @@ class Conv2d : public Layer {
   int samples_ = 0;
 };
 
-// Keeps the largest of each 2x2 pixels.
+// Keeps the largest value of each 2x2 block.
 class MaxPool2d : public Layer {
  public:
   // Images are side x side; `side` is even.

@@ -18,21 +18,21 @@ namespace cuda_mnist {
 // Thread-compatible. The device must outlive the model.
 class LeNet {
  public:
-  // Backward() calls this function when the work that computes a parameter's gradient is on the device's stream.
-  // `parameter` is the position in parameters().
+  // Called by Backward() once the work that computes a parameter's gradient has been enqueued on the device's stream.
+  // `parameter` is the index in parameters().
   using GradientReady = std::function<void(std::size_t parameter)>;
 
-  // Copies the parameters of `initial`. The model does not use `initial` after that.
+  // Copies the parameters of `initial`, which is not used afterwards.
   LeNet(Device& device, lenet::LeNet& initial, int max_samples);
 
-  // Returns the logits of the images, 10 for each. The images must not change until Backward() is done; the result is
+  // Returns the logits of the images, 10 per image. The images must not change until Backward() is done; the result is
   // valid until the next call. REQUIRES: 0 < samples <= max_samples.
   const float* Forward(const float* images, int samples);
 
   // Computes the gradients of all parameters from the gradient of the logits, last layer first.
   void Backward(const float* logits_gradient, const GradientReady& ready);
 
-  // Returns the parameters, which the model owns, from the first layer to the last.
+  // Returns the parameters, which the model owns, from first to last layer.
   const std::vector<Parameter*>& parameters() { return parameters_; }
 
  private:

@@ -51,7 +51,7 @@ void TrainAndTest(const lenet::Flags& flags, Device& device) {
   reporter.Say(lenet::AccuracyText(accuracy, std::chrono::steady_clock::now() - start));
 }
 
-// Returns a line with the measurements of one rank and their limits. tools/gpu/run.sh reads this line.
+// Returns a line with one rank's measurement and its limit. tools/gpu/run.sh reads this line.
 std::string OptimizerText(const BenchResult& result) {
   char text[160];
   std::snprintf(text, sizeof(text), "DistributedOptimizer in a step of LeNet-5, 1 rank: %.1f %% (aim: under 3 %%)",

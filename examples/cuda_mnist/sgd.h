@@ -11,11 +11,10 @@
 
 namespace cuda_mnist {
 
-// Describes a device matrix to Ronda as a tensor that work on the device's stream computes.
+// Describes a device matrix to Ronda as a tensor that is computed by work on the device's stream.
 ronda::Tensor View(const Device& device, const std::string& name, float* data, const Parameter& like);
 
-// Does the work of lenet::Sgd on the device. The stream waits for the reduced gradients before it runs the work of
-// step().
+// Like lenet::Sgd, on the device. The stream waits for the reduced gradients before it runs the work of step().
 //
 // Thread-compatible.
 class Sgd {
@@ -25,10 +24,10 @@ class Sgd {
 
   void set_learning_rate(double learning_rate) { learning_rate_ = learning_rate; }
 
-  // Updates the parameters' values from their gradients.
+  // Updates the parameter values from their gradients.
   void step();
 
-  // The state of this optimizer between steps: on the device, except for the learning rate.
+  // The optimizer's state between steps: on the device, except for the learning rate.
   std::vector<ronda::Tensor> state();
 
  private:

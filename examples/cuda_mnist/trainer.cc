@@ -50,8 +50,8 @@ LeNet RandomModel(Device& device, std::uint64_t seed, std::size_t max_samples) {
 
 }  // namespace
 
-// broadcast_parameters() copies rank 0's weights to all ranks. The weights then stay the same on all ranks, because all
-// ranks apply the same averages.
+// broadcast_parameters() copies rank 0's weights to all ranks. After that, the weights stay equal on all ranks, because
+// all ranks apply the same averages.
 Trainer::Trainer(Device& device, const lenet::TrainingOptions& options, const lenet::MnistImages* images,
                  lenet::Reporter* reporter)
     : device_(device),
@@ -89,7 +89,7 @@ Trainer::End Trainer::TrainEpoch(std::size_t epoch) {
   StartEpoch(epoch);
   const std::size_t steps = std::min(steps_per_epoch(), options_.max_steps - steps_done_);
   std::size_t step = 0;
-  // should_stop() has the same answer on every rank, so all ranks end after the same step.
+  // should_stop() returns the same answer on every rank, so all ranks end after the same step.
   for (; step < steps && !ronda::should_stop(); ++step) TrainStep(step);
   if (step == 0) return End::kAskedToStop;
   double loss_sum = TakeLossSum();
@@ -135,7 +135,7 @@ void Trainer::TrainStep(std::size_t step, Communication communication) {
     model_.Backward(logits_gradient_.data(), [](std::size_t) {});
     return sgd_.step();
   }
-  // A gradient travels to the other ranks while the device still computes the gradients of the earlier layers. The host
+  // Gradients are sent to the other ranks while the device still computes the gradients of earlier layers. The host
   // does not wait for the device. In step() the stream, not the host, waits for the reduced gradients.
   model_.Backward(logits_gradient_.data(), [this](std::size_t parameter) { optimizer_.gradient_ready(parameter); });
   optimizer_.step();

@@ -18,11 +18,11 @@
 
 namespace cuda_mnist {
 
-// Does the work of lenet::Trainer on GPUs: the same steps with the same network and digits, except for rounding. The
-// digits are in the device's memory from the beginning. In a step the host does not wait for the device: it only queues
-// the device's work.
+// Like lenet::Trainer, on GPUs: the same steps with the same network and digits, except for rounding. The digits are in
+// device memory from the beginning. Within a step the host does not wait for the device: it only enqueues the device's
+// work.
 //
-// Every rank makes the same calls. Thread-compatible.
+// Every rank must make the same calls. Thread-compatible.
 class Trainer {
  public:
   // Copies rank 0's random weights to all ranks. `device`, `images` and `reporter` must outlive the trainer.
@@ -33,19 +33,19 @@ class Trainer {
           lenet::Reporter* reporter);
 
   using End = lenet::Trainer::End;
-  // Trains as lenet::Trainer::Train() does, but without checkpoints.
+  // Trains like lenet::Trainer::Train(), but without checkpoints.
   End Train();
 
   // Returns the fraction of `images` that the network recognises.
   double Accuracy(const lenet::MnistImages& images);
 
-  // Draws an epoch's order of the digits, and copies it to the device.
+  // Draws the order of the digits for an epoch, and copies it to the device.
   void StartEpoch(std::size_t epoch);
 
   // With kNone the ranks train independently from this step on, to measure the cost of communication.
   enum class Communication { kGradients, kNone };
 
-  // Queues the work of a step on the device. REQUIRES: StartEpoch() has been called; step < steps_per_epoch().
+  // Enqueues the work of a step on the device. REQUIRES: StartEpoch() has been called; step < steps_per_epoch().
   void TrainStep(std::size_t step, Communication communication = Communication::kGradients);
 
   LeNet& model() { return model_; }
@@ -56,7 +56,7 @@ class Trainer {
  private:
   End TrainEpoch(std::size_t epoch);
 
-  // Returns the sum of the losses since the last call of this function, and begins a new sum. Waits for the device.
+  // Returns the sum of the losses since the previous call, and starts a new sum. Waits for the device.
   double TakeLossSum();
 
   Device& device_;

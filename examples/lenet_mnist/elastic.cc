@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Trains LeNet-5 on MNIST digits on a changing number of ranks: some may die, or be asked to leave, and others may
+// Trains LeNet-5 on MNIST digits on a changing number of ranks: ranks may die, or be asked to leave, and others may
 // join.
 //
 //   rondarun -np 4 --min-np 2 lenet_elastic
@@ -50,7 +50,7 @@ class ElasticTrainer {
         learning_rate_(RateFor(options.learning_rate, batch_size_,
                                (training_images->size() + batch_size_ - 1) / batch_size_, options.epochs)) {}
 
-  // Runs this process's part of the training. accuracy() is valid only if the process has stayed to the end.
+  // Trains for as long as this process is a member. accuracy() is valid only if the process stayed to the end.
   ronda::elastic::End Train() {
     return ronda::elastic::run(state_, [this](const ronda::elastic::Membership& now) { TrainInEpoch(now); });
   }
@@ -71,11 +71,11 @@ class ElasticTrainer {
     return gradients;
   }
 
-  // Trains with the members of one epoch. Creates everything again that depends on the members.
+  // Trains with the membership of one epoch. Recreates everything that depends on the membership.
   void TrainInEpoch(const ronda::elastic::Membership& now) {
     Reporter reporter(&std::cout, ReporterMode());
     reporter.Say(RanksText() + " go on after step " + std::to_string(now.step));
-    // Each rank's loss is a part of the whole batch's loss, so the gradients are summed.
+    // Each rank's loss is a part of the batch's loss, so the gradients are summed.
     ronda::DistributedOptimizer<Sgd> optimizer(sgd_, Gradients(),
                                                {.op = ronda::Op::Sum, .compression = options_.compression});
     while (sampler_.epoch() < static_cast<std::int64_t>(options_.epochs)) {
@@ -88,7 +88,7 @@ class ElasticTrainer {
   }
 
   void TrainStep(const ronda::elastic::Batch& share, ronda::DistributedOptimizer<Sgd>& optimizer) {
-    // A rank without a share of the last batch contributes zeros.
+    // A rank without samples in the last batch contributes zeros.
     if (!share.samples.empty()) {
       const Batch batch = GatherBatch(training_images_, share.samples);
       const Matrix& logits = model_.Forward(batch.images);

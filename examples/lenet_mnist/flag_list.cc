@@ -25,7 +25,7 @@ template <class Number>
 bool ParseNumber(const std::string& text, Number least, Number most, Number* number) {
   Number parsed{};
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), parsed);
-  // The negated comparison also refuses a NaN.
+  // The negated comparison also rejects NaN.
   if (error != std::errc() || end != text.data() + text.size() || !(parsed >= least && parsed <= most)) return false;
   *number = parsed;
   return true;

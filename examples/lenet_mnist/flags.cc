@@ -16,7 +16,7 @@ bool ParseCompression(const std::string& text, ronda::Compression* compression) 
   return text == "none" || text == "fp16" || text == "bf16";
 }
 
-// Returns the flags of the program, whose values are written to *flags.
+// Returns the flags of the program; their values go to *flags.
 std::vector<Flag> FlagsOf(Flags* flags) {
   constexpr std::size_t kMillion = 1'000'000;
   TrainingOptions* const training = &flags->training;

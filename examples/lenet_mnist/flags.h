@@ -20,10 +20,10 @@ struct Flags {
   TrainingOptions training;
 };
 
-// Reads the flags. `arguments` do not include the program's name. Throws UsageError, as ReadFlags().
+// Reads the flags. `arguments` must not include the program name. Throws UsageError, like ReadFlags().
 Flags ParseFlags(const std::vector<std::string>& arguments);
 
-// Returns the text of --help for the program of this name.
+// Returns the --help text of the program with this name.
 std::string Usage(const std::string& program);
 
 }  // namespace lenet

@@ -24,14 +24,14 @@ struct GzClose {
 
 [[noreturn]] void Fail(const std::string& path, const std::string& what) { throw DataError(path + ": " + what); }
 
-// Returns zlib's message for the last error, or the system's message if the error was not zlib's.
+// Returns zlib's message for the last error, or the system's message if zlib did not cause it.
 std::string GzErrorText(gzFile file) {
   int code = Z_OK;
   const char* text = gzerror(file, &code);
   return code == Z_ERRNO ? std::strerror(errno) : text;
 }
 
-// Reads the whole file. zlib returns files that are not gzipped unchanged.
+// Reads the whole file. zlib passes files that are not gzipped through unchanged.
 std::vector<std::uint8_t> ReadBytes(const std::string& path) {
   std::unique_ptr<gzFile_s, GzClose> file(gzopen(path.c_str(), "rb"));
   if (file == nullptr) Fail(path, std::string("cannot open it: ") + std::strerror(errno));
@@ -41,8 +41,8 @@ std::vector<std::uint8_t> ReadBytes(const std::string& path) {
     bytes.resize(before + kChunkBytes);
     const int got = gzread(file.get(), bytes.data() + before, kChunkBytes);
     bytes.resize(before + (got > 0 ? static_cast<std::size_t>(got) : 0));
-    // If a gzip stream ends too early, gzread() returns the existing bytes without an error, and only gzerror() reports
-    // the error.
+    // If a gzip stream is truncated, gzread() returns the available bytes without an error, and only gzerror() reports
+    // it.
     int code = Z_OK;
     gzerror(file.get(), &code);
     if (got < 0 || code != Z_OK) Fail(path, "cannot read it: " + GzErrorText(file.get()));
@@ -78,7 +78,7 @@ std::vector<std::size_t> ParseShape(const std::string& path, const std::vector<s
   return shape;
 }
 
-// Returns the product of the dimensions, but at most kMaxFileBytes + 1, because a damaged header must not cause an
+// Returns the product of the dimensions, capped at kMaxFileBytes + 1, because a damaged header must not cause an
 // overflow.
 std::size_t Elements(const std::vector<std::size_t>& shape) {
   std::size_t elements = 1;

@@ -11,7 +11,7 @@
 
 namespace lenet {
 
-// A data file that is missing or damaged; what() begins with its path.
+// A missing or damaged data file; what() begins with its path.
 class DataError : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
@@ -23,9 +23,9 @@ struct IdxArray {
   std::vector<std::uint8_t> data;
 };
 
-// Reads the IDX file `path`, gzipped or not. An IDX file begins with two zero bytes. After the zero bytes, the file has
-// the type of the elements (0x08 for unsigned bytes, the only type that is supported here), the number of dimensions,
-// each dimension as 32 bits big-endian, and the elements.
+// Reads the IDX file `path`, gzipped or not. An IDX file begins with two zero bytes. They are followed by the element
+// type (0x08 for unsigned bytes, the only type supported here), the number of dimensions, each dimension as a 32-bit
+// big-endian number, and the elements.
 //
 // Throws DataError if the file cannot be read, is damaged, or is not an IDX file.
 IdxArray ReadIdx(const std::string& path);

@@ -11,8 +11,8 @@ namespace {
 using ImageMap = Eigen::Map<Matrix>;
 using ConstImageMap = Eigen::Map<const Matrix>;
 
-// Returns weights from a uniform distribution in +-sqrt(6 / fan_in). With this limit the variance of activations stays
-// the same behind ReLUs (He et al. 2015, eq. 10).
+// Draws weights from a uniform distribution over +-sqrt(6 / fan_in). This limit keeps the variance of activations
+// constant across ReLU layers (He et al. 2015, eq. 10).
 Parameter RandomWeight(const std::string& name, Index rows, Index fan_in, RandomNumbers& random) {
   Parameter weight{name, Matrix(rows, fan_in), Matrix::Zero(rows, fan_in)};
   const float limit = std::sqrt(6.0f / static_cast<float>(fan_in));
@@ -50,8 +50,8 @@ Conv2d::Conv2d(const std::string& name, const Options& options, RandomNumbers& r
                            options.in_channels * options.kernel * options.kernel, random)),
       bias_(ZeroBias(name + ".bias", options.out_channels)) {}
 
-// Row (channel, ky, kx) of a patch matrix is the image's channel, shifted by (ky - padding, kx - padding) and cut to
-// out_side x out_side. The pixels of the patch that are outside the image belong to no run.
+// Row (channel, ky, kx) of a patch matrix is the image's channel, shifted by (ky - padding, kx - padding) and cropped
+// to out_side x out_side. Patch pixels outside the image belong to no run.
 template <class Run>
 void Conv2d::ForEachRun(const Run& run) const {
   const Index side = options_.side;
@@ -119,7 +119,7 @@ const Matrix& MaxPool2d::Forward(const Matrix& input) {
   for (Index i = 0; i < output_.rows(); ++i) {
     const float* image = input.row(i).data();
     for (Index out = 0; out < output_.cols(); ++out) {
-      // The rows of all channels follow each other, so the code needs no separate loop over channels.
+      // The rows of all channels are contiguous, so no separate loop over channels is needed.
       const Index corner = out / out_side * 2 * side_ + out % out_side * 2;
       Index best = corner;
       for (const Index pixel : {corner + 1, corner + side_, corner + side_ + 1}) {

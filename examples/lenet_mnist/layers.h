@@ -12,24 +12,23 @@
 
 namespace lenet {
 
-// Activations have one row per sample. An image is stored in its row as channels, each row by row.
+// Activations have one row per sample. An image is stored in its row channel by channel, and each channel row by row.
 using Matrix = Eigen::Matrix<float, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
 using Index = Eigen::Index;
 
-// A parameter that training changes: a value, and the gradient of the loss with respect to it, which has the same
-// shape.
+// A trainable parameter: a value, and the gradient of the loss with respect to it, which has the same shape.
 struct Parameter {
   std::string name;
   Matrix value;
   Matrix gradient;
 };
 
-// One layer of a network. A layer computes a function of a batch, and the derivatives of the loss with respect to the
-// layer's parameters and input.
+// One layer of a network. Computes a function of a batch, and the derivatives of the loss with respect to the layer's
+// parameters and input.
 //
-// The backward pass has two functions, ComputeParameterGradients() and InputGradient(). So the gradients of the
-// parameters can already travel to the other ranks while the gradient of the input, for which the earlier layers wait,
-// is still being computed.
+// The backward pass consists of ComputeParameterGradients() and InputGradient(), so that the parameter gradients can
+// already be sent to the other ranks while the input gradient, for which the earlier layers wait, is still being
+// computed.
 //
 // Lifetime: the results of Forward() and InputGradient() belong to the layer and are valid until the next call.
 // Thread-compatible.
@@ -40,10 +39,11 @@ class Layer {
   // Returns the outputs for `input`, which must not change until the backward pass is done.
   virtual const Matrix& Forward(const Matrix& input) = 0;
 
-  // Sets the gradients of parameters(), given the gradient of the loss with respect to the last Forward()'s result.
+  // Sets the gradients of parameters(), given the gradient of the loss with respect to the result of the last
+  // Forward().
   virtual void ComputeParameterGradients(const Matrix& output_gradient) { static_cast<void>(output_gradient); }
 
-  // Returns the gradient of the loss with respect to the last Forward()'s input.
+  // Returns the gradient of the loss with respect to the input of the last Forward().
   virtual const Matrix& InputGradient(const Matrix& output_gradient) = 0;
 
   virtual std::vector<Parameter*> parameters() { return {}; }
@@ -52,7 +52,7 @@ class Layer {
 // output = input * weight^T + bias
 class Linear : public Layer {
  public:
-  // The parameters get the names NAME.weight and NAME.bias.
+  // The parameters are named NAME.weight and NAME.bias.
   Linear(const std::string& name, Index inputs, Index outputs, RandomNumbers& random);
 
   const Matrix& Forward(const Matrix& input) override;
@@ -68,8 +68,8 @@ class Linear : public Layer {
   Matrix input_gradient_;
 };
 
-// Convolution with stride 1 (cross-correlation, as usual in networks), as a matrix product: an image is unrolled into a
-// matrix whose columns are the patches under the kernel ("im2col").
+// Convolution with stride 1 (cross-correlation, as usual in neural networks), computed as a matrix product: an image is
+// unrolled into a matrix whose columns are the patches under the kernel ("im2col").
 class Conv2d : public Layer {
  public:
   struct Options {
@@ -80,7 +80,7 @@ class Conv2d : public Layer {
     Index padding = 0;  // zeros around the image
   };
 
-  // The parameters get the names NAME.weight and NAME.bias.
+  // The parameters are named NAME.weight and NAME.bias.
   Conv2d(const std::string& name, const Options& options, RandomNumbers& random);
 
   const Matrix& Forward(const Matrix& input) override;
@@ -105,7 +105,7 @@ class Conv2d : public Layer {
   Matrix input_gradient_;
 };
 
-// Keeps the largest of each 2x2 pixels, or the first of them if several are equal.
+// Keeps the largest value of each 2x2 block, or the first of them if several are equal.
 class MaxPool2d : public Layer {
  public:
   // Images are side x side; `side` is even.
@@ -117,7 +117,7 @@ class MaxPool2d : public Layer {
  private:
   const Index channels_;
   const Index side_;
-  // For each output, the column of the input from which the output comes.
+  // For each output, the input column from which it comes.
   Eigen::Matrix<Index, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor> chosen_;
   Matrix output_;
   Matrix input_gradient_;

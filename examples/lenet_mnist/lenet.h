@@ -12,9 +12,9 @@
 
 namespace lenet {
 
-// LeNet-5 (LeCun et al. 1998, section II.B) for 28x28 images, in the variant that is common today. This variant has
-// ReLU instead of tanh, max pooling instead of trainable subsampling, and logits instead of RBF units. All maps of one
-// layer are connected to all maps of the next layer:
+// LeNet-5 (LeCun et al. 1998, section II.B) for 28x28 images, in the variant that is common today. It has ReLU instead
+// of tanh, max pooling instead of trainable subsampling, and logits instead of RBF units. All maps of one layer are
+// connected to all maps of the next layer:
 //
 //   convolution 5x5, 6 maps, padding 2 | pool 2x2 | convolution 5x5, 16 maps | pool 2x2 | fully connected 120, 84, 10
 //
@@ -28,15 +28,15 @@ class LeNet {
   // The same seed gives the same weights on every machine.
   explicit LeNet(std::uint64_t seed);
 
-  // Returns the logits of `images`, a row of 10 for each. `images` must not change until Backward() is done; the result
-  // is valid until the next call.
+  // Returns the logits of `images`, one row of 10 per image. `images` must not change until Backward() is done; the
+  // result is valid until the next call.
   const Matrix& Forward(const Matrix& images);
 
   // Computes the gradients of all parameters from the gradient of the logits, last layer first. Calls `ready` for each
   // gradient as soon as it is complete.
   void Backward(const Matrix& logits_gradient, const GradientReady& ready);
 
-  // Returns the parameters, which the model owns, from the first layer to the last.
+  // Returns the parameters, which the model owns, from first to last layer.
   std::vector<Parameter*> parameters();
 
  private:

@@ -11,13 +11,13 @@
 
 namespace lenet {
 
-// Returns the mean over the batch of -log(softmax(logits)[label]). Writes the mean's gradient with respect to `logits`
-// to `gradient`.
+// Returns the mean of -log(softmax(logits)[label]) over the batch. Writes the gradient of that mean with respect to
+// `logits` to `gradient`.
 //
 // REQUIRES: one label per row of `logits`, each below the number of columns.
 double SoftmaxCrossEntropy(const Matrix& logits, const std::vector<std::uint8_t>& labels, Matrix* gradient);
 
-// Returns the number of rows whose largest element (the first, if several are equal) is at their label.
+// Returns the number of rows whose largest element (the first, if several are equal) is in the column of their label.
 std::size_t CountCorrect(const Matrix& logits, const std::vector<std::uint8_t>& labels);
 
 }  // namespace lenet

@@ -24,15 +24,15 @@ struct MnistImages {
   std::size_t size() const { return labels.size(); }
 };
 
-// Reads one half of the database from `directory`. `prefix` is "train" or "t10k". The files are
+// Reads the training set or the test set from `directory`: `prefix` is "train" or "t10k". The files are
 // PREFIX-images-idx3-ubyte and PREFIX-labels-idx1-ubyte, each with or without ".gz".
 //
-// Throws DataError if a file is missing or damaged, or if the two files do not belong together.
+// Throws DataError if a file is missing or damaged, or if the two files do not match.
 MnistImages LoadMnist(const std::string& directory, const std::string& prefix);
 
-// Returns the folder with the digits of this example. The folder is examples/lenet_mnist/data in the working directory,
-// which may be the repository or the folder in which `bazel run` starts programs. If that folder does not exist, the
-// function returns the folder that Bazel has put beside the program.
+// Returns the folder with the digits of this example: examples/lenet_mnist/data in the working directory (the
+// repository, or the folder in which `bazel run` starts programs) or, if that does not exist, the folder that Bazel
+// puts next to the program.
 std::string DefaultDataDirectory();
 
 }  // namespace lenet

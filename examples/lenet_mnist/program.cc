@@ -21,7 +21,8 @@ constexpr int kExitUsage = 2;
 
 }  // namespace
 
-// Under rondarun the program's stdout is a pipe, so rondarun tells the program whether its own output is a terminal.
+// Under rondarun the program's stdout is a pipe, so rondarun tells the program whether rondarun's own output is a
+// terminal.
 Reporter::Mode ReporterMode() {
   if (ronda::rank() != 0) return Reporter::Mode::kSilent;
   const char* const launcher_says = std::getenv("RONDA_OUTPUT_IS_TERMINAL");

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Functions that the programs that train LeNet share, on a CPU or a GPU.
+// Functions shared by the programs that train LeNet, on a CPU or a GPU.
 #ifndef RONDA_EXAMPLES_LENET_MNIST_PROGRAM_H_
 #define RONDA_EXAMPLES_LENET_MNIST_PROGRAM_H_
 
@@ -13,8 +13,8 @@
 
 namespace lenet {
 
-// Returns how this rank reports: only rank 0 reports, with a progress bar on a terminal. REQUIRES: ronda::init() has
-// been called.
+// Returns how this rank reports: only rank 0 reports, with a progress bar if its output is a terminal. REQUIRES:
+// ronda::init() has been called.
 Reporter::Mode ReporterMode();
 
 // Returns a text such as "2 ranks".
@@ -27,7 +27,7 @@ std::string AccuracyText(double accuracy, std::chrono::duration<double> duration
 void WriteParameters(const std::string& path, const std::vector<std::vector<float>>& arrays);
 
 // Runs `body`, and returns the program's exit code: 2 after a std::invalid_argument, 1 after any other exception. After
-// an exception, writes a line to stderr with the program's name and the exception's text.
+// an exception, writes the program's name and the exception's text to stderr.
 int ExitCodeOf(const std::string& program, const std::function<void()>& body);
 
 }  // namespace lenet

@@ -9,7 +9,7 @@
 
 namespace lenet {
 
-// Shows the user the progress of training. All ranks call the reporter, but only rank 0's reporter prints.
+// Shows the progress of training to the user. All ranks call the reporter, but only rank 0's reporter prints.
 //
 // Thread-compatible.
 class Reporter {
@@ -36,10 +36,10 @@ class Reporter {
   // Prints a line of text.
   void Say(const std::string& line);
 
-  // Called after each step: redraws the progress bar, at most a hundred times per epoch.
+  // Called after each step; redraws the progress bar, at most a hundred times per epoch.
   void StepDone(const Progress& progress);
 
-  // Replaces the progress bar by the epoch's line.
+  // Replaces the progress bar with the line of the epoch.
   void EpochDone(const Progress& progress);
 
  private:

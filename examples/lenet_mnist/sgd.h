@@ -13,7 +13,7 @@ namespace lenet {
 // Stochastic gradient descent with momentum: velocity = momentum * velocity + gradient;
 // value -= learning_rate * velocity.
 //
-// This class does not know of ranks. ronda::DistributedOptimizer requires step() of an optimizer, and
+// This class does not know about ranks. ronda::DistributedOptimizer requires an optimizer to have step(), and
 // ronda::broadcast_optimizer_state() requires state().
 //
 // Thread-compatible.
@@ -24,10 +24,10 @@ class Sgd {
 
   void set_learning_rate(double learning_rate) { learning_rate_ = learning_rate; }
 
-  // Updates the parameters' values from their gradients.
+  // Updates the parameter values from their gradients.
   void step();
 
-  // The state of this optimizer between steps.
+  // The optimizer's state between steps.
   std::vector<ronda::Tensor> state();
 
  private:

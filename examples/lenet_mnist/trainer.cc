@@ -49,7 +49,7 @@ ronda::training::DistributedSampler SamplerFor(std::size_t images, std::uint64_t
 }
 
 // Each rank draws different weights, as if only rank 0 had read a checkpoint; broadcast_parameters() then copies rank
-// 0's weights to all ranks. The weights then stay the same on all ranks, because all ranks apply the same averages.
+// 0's weights to all ranks. After that, the weights stay equal on all ranks, because all ranks apply the same averages.
 Trainer::Trainer(const TrainingOptions& options, const MnistImages* images, Reporter* reporter)
     : options_(options),
       batch_size_(options.batch_size == 0 ? kImagesPerRank * Size() : options.batch_size),
@@ -85,7 +85,7 @@ Trainer::End Trainer::TrainEpoch(std::size_t epoch) {
   const Clock::time_point start = Clock::now();
   ronda::training::Meters meters;
   std::size_t steps = 0;
-  // should_stop() has the same answer on every rank, so all ranks end after the same step.
+  // should_stop() returns the same answer on every rank, so all ranks end after the same step.
   for (; steps_done_ < end && !ronda::should_stop(); ++steps) {
     meters.average("loss").add(TrainStep(GatherBatch(*images_, sampler_.next(share_))));
     reporter_->StepDone(ProgressOf(steps + 1, meters.average("loss").value(), start));
@@ -98,7 +98,7 @@ Trainer::End Trainer::TrainEpoch(std::size_t epoch) {
 double Trainer::TrainStep(const Batch& batch) {
   const Matrix& logits = model_.Forward(batch.images);
   const double loss = SoftmaxCrossEntropy(logits, batch.labels, &logits_gradient_);
-  // A gradient travels to the other ranks while this rank still computes the gradients of the earlier layers.
+  // Gradients are sent to the other ranks while this rank still computes the gradients of earlier layers.
   model_.Backward(logits_gradient_,
                   [this](const Parameter& parameter) { optimizer_.gradient_ready(GradientName(parameter)); });
   sgd_.set_learning_rate(learning_rate_.at(static_cast<std::int64_t>(steps_done_)));
@@ -118,7 +118,7 @@ Reporter::Progress Trainer::ProgressOf(std::size_t steps_done, double loss, Cloc
           .images_per_second = static_cast<double>(steps_done * batch_size_) / seconds};
 }
 
-// Returns everything that the next step depends on, except the images and the options.
+// Returns everything on which the next step depends, except the images and the options.
 std::vector<ronda::Tensor> Trainer::State() {
   std::vector<ronda::Tensor> state = ValuesOf(model_);
   for (ronda::Tensor& tensor : sgd_.state()) state.push_back(std::move(tensor));

@@ -35,18 +35,18 @@ struct TrainingOptions {
   ronda::Compression compression = ronda::Compression::none;
 };
 
-// Returns the learning rates of a training in batches of `batch_size` images. `base` is the learning rate for batches
-// of kImagesPerRank images.
+// Returns the learning rate schedule for training in batches of `batch_size` images. `base` is the learning rate for
+// batches of kImagesPerRank images.
 ronda::training::LearningRate RateFor(double base, std::size_t batch_size, std::size_t steps_per_epoch,
                                       std::size_t epochs);
 
-// Returns a sampler that selects this rank's images by means of the seed. All ranks get the same number of images.
+// Returns a sampler that selects this rank's images, based on the seed. All ranks get the same number of images.
 ronda::training::DistributedSampler SamplerFor(std::size_t images, std::uint64_t seed);
 
 // Trains a LeNet on the digits, together with the other ranks of the job. Each rank takes its share of every batch, the
-// gradients are averaged over the ranks, and all ranks make the same step.
+// gradients are averaged over the ranks, and all ranks apply the same update.
 //
-// Every rank makes the same calls. Thread-compatible.
+// Every rank must make the same calls. Thread-compatible.
 class Trainer {
  public:
   // Copies rank 0's random weights to all ranks. `images` and `reporter` must outlive the trainer.
@@ -58,9 +58,9 @@ class Trainer {
   // Why training ended.
   enum class End { kComplete, kAskedToStop };
 
-  // Goes through the images options.epochs times, or makes options.max_steps steps if that comes first. If a rank gets
-  // a SIGTERM, all ranks end after the current step. Continues from the last checkpoint, if there is one, and saves a
-  // checkpoint after each epoch and at the end.
+  // Makes options.epochs passes over the images, or options.max_steps steps if that is less. If a rank receives
+  // SIGTERM, all ranks end after the current step. Continues from the last checkpoint, if any, and saves a checkpoint
+  // after each epoch and at the end.
   End Train();
 
   // Returns the fraction of `images` that the network recognises.

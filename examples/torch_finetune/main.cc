@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Fine-tunes a network with libtorch, in parallel on all ranks, as trainers do in practice. A backbone that has learned
-// one task (to tell even digits from odd digits) gets a new head, and learns another task (to read digits). The first
-// layers of the backbone are frozen.
+// Fine-tunes a network with libtorch, in parallel on all ranks, as real trainers do. A backbone trained on one task
+// (distinguishing even from odd digits) gets a new head, and learns another task (recognising digits). The first layers
+// of the backbone are frozen.
 #include <torch/torch.h>
 
 #include <algorithm>
@@ -29,7 +29,7 @@ namespace nn = torch::nn;
 using torch_lenet::Digits;
 using torch_lenet::Example;
 
-// A convolution and a normalization, which halve the pixels in each direction.
+// A convolution and a normalization, followed by pooling that halves the number of pixels in each direction.
 struct BlockImpl : nn::Module {
   BlockImpl(std::int64_t in, std::int64_t out, std::int64_t padding)
       : conv(register_module("conv", nn::Conv2d(nn::Conv2dOptions(in, out, 5).padding(padding).bias(false)))),
@@ -69,7 +69,7 @@ struct Options {
   std::string checkpoints;  // folder; empty: none
 };
 
-// A training of a network for one task. All ranks make the same calls.
+// Trains a network for one task. All ranks must make the same calls.
 class Stage {
  public:
   struct Task {
@@ -87,8 +87,7 @@ class Stage {
         steps_per_epoch_(static_cast<std::int64_t>(*digits.size()) / options.flags.batch_size),
         sampler_(torch_lenet::SamplerOf(digits, options.flags.seed)),
         digits_(digits),
-        // The user gives the learning rate for one rank's share of a batch, so the program multiplies it by the number
-        // of ranks.
+        // The user gives the learning rate for one rank's share of a batch, so it is multiplied by the number of ranks.
         rate_(ronda::training::LearningRate(options.flags.learning_rate)
                   .scale_by(ronda::size())
                   .warm_up(steps_per_epoch_ / 2)
@@ -100,7 +99,7 @@ class Stage {
     Resume();
   }
 
-  // Returns false if the job has to stop, or has made its maximum of steps, before the training is complete.
+  // Returns false if the job must stop, or has made the maximum number of steps, before training is complete.
   bool Run() {
     while (steps_done_ < steps_per_epoch_ * task_.epochs) {
       const bool is_whole = RunEpoch(steps_done_ / steps_per_epoch_);
@@ -155,7 +154,7 @@ class Stage {
     meters->accuracy("accuracy").add(scores.argmax(1).eq(labels).sum().item<std::int64_t>(), share_);
   }
 
-  // Returns the parameters and buffers. The momentum is not in the list, because Save() saves it as bytes.
+  // Returns the parameters and buffers. The momentum is not among them, because Save() saves it as bytes.
   std::vector<ronda::Tensor> State() const {
     std::vector<ronda::Tensor> state;
     for (const auto& item : net_->named_parameters()) state.push_back(ronda::torch::view(item.key(), item.value()));
@@ -196,8 +195,8 @@ class Stage {
   std::int64_t steps_done_ = 0;
 };
 
-// Gives the network a new head. The backbone keeps its parameters, and its first block is frozen, including the
-// statistics for the normalization.
+// Gives the network a new head. The backbone keeps its parameters; its first block is frozen, including the
+// normalization statistics.
 void GetReadyToFinetune(Net* net) {
   (*net)->head = (*net)->replace_module("head", HeadFor(10));
   for (at::Tensor& parameter : (*net)->stem->parameters()) parameter.requires_grad_(false);

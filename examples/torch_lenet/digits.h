@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Provides the digits as a dataset of libtorch, and functions that the programs that train on them share.
+// Provides the digits as a libtorch dataset, and functions shared by the programs that train on them.
 #ifndef RONDA_EXAMPLES_TORCH_LENET_DIGITS_H_
 #define RONDA_EXAMPLES_TORCH_LENET_DIGITS_H_
 
@@ -29,7 +29,7 @@ namespace torch_lenet {
 
 using Example = torch::data::Example<>;
 
-// A dataset of images, whose pixels are from 0 to 1, and their labels.
+// A dataset of images, with pixel values from 0 to 1, and their labels.
 class Digits : public torch::data::datasets::Dataset<Digits> {
  public:
   Digits(const std::string& directory, const std::string& prefix) {
@@ -54,7 +54,7 @@ class Digits : public torch::data::datasets::Dataset<Digits> {
   at::Tensor labels_;
 };
 
-// Returns a loader that makes batches of this rank's share of the digits.
+// Returns a loader that makes batches from this rank's share of the digits.
 inline auto LoaderOf(const Digits& digits, const ronda::torch::DistributedSampler& sampler, std::int64_t batch_size) {
   const auto options = torch::data::DataLoaderOptions(static_cast<std::size_t>(batch_size)).drop_last(true);
   return torch::data::make_data_loader(Digits(digits).map(torch::data::transforms::Stack<>()), sampler, options);
@@ -67,7 +67,7 @@ inline ronda::torch::DistributedSampler SamplerOf(const Digits& digits, std::uin
   return ronda::torch::DistributedSampler(*digits.size(), options);
 }
 
-// Returns the number of this rank's digits in each step.
+// Returns the number of digits that this rank trains on in each step.
 inline std::int64_t ShareOf(std::int64_t batch_size, std::size_t digits) {
   if (batch_size % ronda::size() != 0 || batch_size > static_cast<std::int64_t>(digits)) {
     throw std::invalid_argument("a batch of " + std::to_string(batch_size) + " digits of " + std::to_string(digits) +
@@ -79,8 +79,8 @@ inline std::int64_t ShareOf(std::int64_t batch_size, std::size_t digits) {
 // Reports the steps of an epoch to a reporter, on all ranks.
 class EpochClock {
  public:
-  // `at` has the epoch, counted from 1, and the numbers of epochs and steps; `done` steps of the epoch were made
-  // earlier.
+  // `at` has the epoch, counted from 1, and the numbers of epochs and steps; `done` is the number of steps already made
+  // in this epoch.
   EpochClock(const lenet::Reporter::Progress& at, std::int64_t batch_size, std::size_t done = 0)
       : progress_(at), batch_size_(batch_size), before_(done) {
     progress_.step = done;
@@ -110,7 +110,7 @@ class EpochClock {
   const std::size_t before_;
 };
 
-// Returns the fraction of the test digits that `net` recognises. Each digit is tested by one rank.
+// Returns the fraction of the test digits that `net` recognises. Each digit is tested by one of the ranks.
 template <class Net>
 double Accuracy(const Digits& digits, Net& net) {
   const torch::NoGradGuard no_grad;
@@ -126,14 +126,14 @@ double Accuracy(const Digits& digits, Net& net) {
   return static_cast<double>(correct) / static_cast<double>(count);
 }
 
-// Trains and tests. Returns the accuracy, or nullopt if the training had to stop before the test.
+// Trains and tests. Returns the accuracy, or nullopt if training had to stop before the test.
 using Training = std::function<std::optional<double>(const Digits& training, const Digits& test, lenet::Reporter&)>;
 
-// Runs the job with `train`. Rank 0's first line of output begins with `title`.
+// Runs the job with `train`. Rank 0's output begins with `title`.
 inline void RunJob(const std::string& title, const Flags& flags, const Training& train) {
   const auto start = std::chrono::steady_clock::now();
   const ronda::Job job;
-  // The ranks of a host share its cores, so each rank uses an equal number of threads.
+  // The ranks on a host share its cores, so each rank gets an equal share of the threads.
   torch::set_num_threads(std::max(1, static_cast<int>(std::thread::hardware_concurrency()) / ronda::local_size()));
   torch::manual_seed(flags.seed + static_cast<std::uint64_t>(ronda::rank()));
   const std::string directory = flags.data.empty() ? lenet::DefaultDataDirectory() : flags.data;

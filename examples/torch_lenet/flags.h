@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The command lines of the programs that train on digits with libtorch.
+// Command lines of the programs that train on digits with libtorch.
 #ifndef RONDA_EXAMPLES_TORCH_LENET_FLAGS_H_
 #define RONDA_EXAMPLES_TORCH_LENET_FLAGS_H_
 
@@ -21,7 +21,7 @@ struct Flags {
   std::uint64_t seed = 1;  // of the weights and of the order of the digits
 };
 
-// Returns the flags --data, --epochs, --batch-size, --lr and --seed, whose values are written to *flags.
+// Returns the flags --data, --epochs, --batch-size, --lr and --seed; their values go to *flags.
 std::vector<lenet::Flag> FlagsOf(Flags* flags);
 
 }  // namespace torch_lenet

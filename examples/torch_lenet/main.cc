@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Trains LeNet on MNIST digits with libtorch, in parallel on all ranks. Each rank takes its share of every batch, the
-// gradients are averaged over the ranks, and all ranks make the same step (synchronous SGD). All code that concerns
-// ranks is in Train(), and in Accuracy() and RunJob() of digits.h.
+// gradients are averaged over the ranks, and all ranks apply the same update (synchronous SGD). The code that deals
+// with ranks is in Train(), and in ShareOf(), Accuracy() and RunJob() of digits.h.
 #include <torch/torch.h>
 
 #include <iostream>

@@ -20,7 +20,7 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-// Sets an enum of the C ABI to a number that need not be one of its enumerators, as a C caller can.
+// Sets an enum of the C ABI to a number that need not match any of its enumerators, as a C caller can.
 template <typename Enum>
 void SetRaw(Enum* value, int raw) {
   std::memcpy(value, &raw, sizeof(raw));
@@ -44,7 +44,7 @@ class ArgumentsTest : public ::testing::Test {
     allreduce_.output = buffer_;
   }
 
-  // Expects that the arguments are refused, with a text that has all of `parts`.
+  // Expects that the arguments are rejected with a text that contains all of `parts`.
   void ExpectAllreduceRefused(const std::vector<std::string>& parts) {
     const auto submission = Converted(&allreduce_);
     EXPECT_EQ(submission.status().code(), absl::StatusCode::kInvalidArgument);
@@ -157,7 +157,7 @@ TEST_F(ArgumentsTest, AForgottenStructSizeIsExplained) {
   ExpectAllreduceRefused({"struct_size is"});
 }
 
-// The struct of a program that was built with a later ronda.h. The later struct has one more field.
+// The struct of a program built with a later ronda.h, which has one more field.
 struct LongerArgs {
   ronda_allreduce_args known;
   int64_t added = 0;
@@ -174,7 +174,7 @@ TEST_F(ArgumentsTest, ALongerStructIsAcceptedUnlessItsNewFieldsAreUsed) {
 }
 
 // In the first version, which did not support GPUs, the struct ended before the field `memory`. The library must not
-// read the memory after the struct.
+// read beyond the struct.
 TEST_F(ArgumentsTest, AStructOfTheFirstVersionIsOnHostMemory) {
   allreduce_.struct_size = offsetof(ronda_allreduce_args, call) + offsetof(ronda_call_options, memory);
   allreduce_.call.process_set = 5;
@@ -263,7 +263,7 @@ TEST(OtherArgumentsTest, OnlyTheRootOfAReduceHasAnOutput) {
   }
 }
 
-// Buffers that a struct may name. Each is ignored on a rank on which the operation does not use it.
+// Buffers that a struct can refer to. Each is ignored on ranks on which the operation does not use it.
 template <typename Args>
 absl::StatusOr<Submission> SubmitBuffers(Args init, int root, const float* input, float* output) {
   return Submit<Args>(init, [&](Args* args) {
@@ -522,8 +522,8 @@ TEST(Utf8Test, RefusesControlCharacters) {
   EXPECT_FALSE(IsPrintableUtf8(absl::string_view("a\0b", 3)));
 }
 
-// The test puts every byte at every position in a name of printable ASCII, because the library checks long names eight
-// bytes at a time.
+// Puts every byte at every position of a printable ASCII name, because the library checks long names eight bytes at a
+// time.
 TEST(Utf8Test, EveryByteIsJudgedAtEveryPlace) {
   for (int byte = 0; byte < 256; ++byte) {
     for (size_t place = 0; place < 20; ++place) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Tests the C ABI's operations that wait, and its statistics, on ranks that are threads and on a single rank.
+// Tests the blocking operations of the C ABI, and its statistics, on ranks that are threads and on a single rank.
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -26,7 +26,7 @@ ronda_status RunRanks(int size, const std::function<void()>& body) {
   return ronda_run_threads(nullptr, size, Call, const_cast<std::function<void()>*>(&body));
 }
 
-// Arguments for a float32 tensor of one dimension with all of `values`, which must outlive the arguments.
+// Arguments for a one-dimensional float32 tensor with all of `values`, which must outlive the arguments.
 template <typename Args>
 Args WithTensor(Args args, const char* name, const int64_t* count) {
   args.tensor = {name, RONDA_FLOAT32, 1, count};
@@ -145,8 +145,8 @@ TEST(CBlockingTest, ThreadsOfOneRankMayWaitAtOnce) {
   EXPECT_EQ(RunRanks(2, body), RONDA_OK) << ronda_last_error();
 }
 
-// Before a rank ends, it waits for the threads that make calls for this rank. A rank does not wait for a thread that
-// itself waits for other ranks.
+// Before a rank ends, it waits for the threads that make calls on its behalf. It does not wait for a thread that is
+// itself waiting for other ranks.
 TEST(CBlockingTest, ABodyThatThrowsEndsTheJobAlsoForAThreadThatWaits) {
   std::thread waiting;
   std::atomic<int> status{RONDA_OK};

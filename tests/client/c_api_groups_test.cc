@@ -30,7 +30,7 @@ void RunRanks(const std::function<void()>& body) {
       << ronda_last_error();
 }
 
-// Has tensors of different lengths, which are reduced in place, and a prepared group of these tensors.
+// Holds tensors of different lengths that are reduced in place, and a prepared group of these tensors.
 class Gradients {
  public:
   explicit Gradients(size_t count, ronda_reduce_op op = RONDA_SUM) : values_(count), shapes_(count), names_(count) {
@@ -75,8 +75,8 @@ TEST(CGroupsTest, MembersAreReducedInEveryStepInWhicheverOrderTheyBecomeReady) {
     ASSERT_EQ(gradients.Prepare(), RONDA_OK) << ronda_last_error();
     for (size_t step = 0; step < 30; ++step) {
       gradients.Set(static_cast<float>(ronda_rank()));
-      // The loop announces each of the 100 tensors once, because 7 and 100 have no common divisor. Every rank announces
-      // the tensors in a different order.
+      // The loop announces each of the 100 tensors once, because 7 and 100 are coprime. Every rank announces the
+      // tensors in a different order.
       const size_t first = step + static_cast<size_t>(ronda_rank());
       for (size_t i = 0; i < kCount; ++i) {
         ASSERT_EQ(ronda_group_ready(gradients.group(), (first + 7 * i) % kCount), RONDA_OK) << ronda_last_error();
@@ -97,8 +97,8 @@ TEST(CGroupsTest, ThreadsMayAnnounceMembersAtTheSameTime) {
       const auto own = static_cast<float>(ronda_rank());
       std::vector<std::thread> threads;
       for (size_t t = 0; t < kThreads; ++t) {
-        // Tensors that are neighbours in the group are announced by different threads. Each thread also writes the
-        // inputs that it announces.
+        // Neighbouring tensors of the group are announced by different threads. Each thread also writes the inputs that
+        // it announces.
         threads.emplace_back([&, t] {
           for (size_t i = t; i < kCount; i += kThreads) {
             gradients.values()[i].assign(gradients.values()[i].size(), own);
@@ -160,15 +160,15 @@ TEST(CGroupsTest, AGroupThatLearnsItsOrderSubmitsNeighboursOfTheFirstStepTogethe
         ASSERT_EQ(ronda_group_ready(gradients.group(), i), RONDA_OK) << ronda_last_error();
       }
     };
-    // In the first step, the group submits each member by itself.
+    // In the first step, the group submits each member individually.
     announce(0, kCount);
     AwaitTensors(1);
     announce(2, 2);
     announce(1, 2);
     ASSERT_EQ(ronda_group_wait(gradients.group()), RONDA_OK) << ronda_last_error();
     EXPECT_THAT(gradients.values(), Each(Each(kSum)));
-    // In later steps, the group submits the members with even numbers as one batch, because the first step announced
-    // them first. If batches followed the order of the list, announce(0, 2) would complete no batch.
+    // In later steps, the group submits the members with even numbers as one batch, because they were announced first
+    // in the first step. If batches followed the list order, announce(0, 2) would not complete any batch.
     for (uint64_t reduced = kCount; reduced < 3 * kCount; reduced += kCount) {
       gradients.Set(static_cast<float>(ronda_rank()));
       announce(0, 2);
@@ -302,7 +302,7 @@ TEST(CGroupsTest, MembersThatLeaveTheGroupMustBeWrittenSomewhere) {
   });
 }
 
-// Rank 0 announces one member of the group, and announces the other member only when the first one has been reduced.
+// Rank 0 announces one member of the group, and announces the other only after the first has been reduced.
 TEST(CGroupsTest, AMemberTravelsBeforeTheLastIsReady) {
   RunRanks([] {
     const int64_t shape[1] = {1 << 18};  // 1 MiB: a separate batch
@@ -326,8 +326,8 @@ TEST(CGroupsTest, AMemberTravelsBeforeTheLastIsReady) {
     ronda_group group = nullptr;
     ASSERT_EQ(ronda_prepare_group(args, 2, "g", &group), RONDA_OK) << ronda_last_error();
     ASSERT_EQ(ronda_group_ready(group, 0), RONDA_OK) << ronda_last_error();
-    // The other ranks receive rank 0's message after the result of the first member. Rank 0 announces the second member
-    // only after it has sent the message.
+    // The other ranks receive rank 0's message only after the first member's result. Rank 0 announces the second member
+    // only after it has sent the messages.
     for (int to = 1; to < kRanks; ++to) {
       int32_t word = 1;
       ronda_send_args send = RONDA_SEND_ARGS_INIT;
@@ -434,7 +434,8 @@ TEST(CGroupsTest, ANameInFlightIsAnErrorOfTheCallAndOfTheStep) {
   RunRanks([] {
     Gradients gradients(2);
     ASSERT_EQ(gradients.Prepare(), RONDA_OK) << ronda_last_error();
-    // The other ranks submit no tensor of the group before a barrier, which rank 0 calls at the end of the block below.
+    // The other ranks submit no tensor of the group before a barrier, which rank 0 enters near the end of the block
+    // below.
     if (ronda_rank() == 0) {
       ronda_handle handle = 0;
       ASSERT_EQ(ronda_allreduce_async(&gradients.args()[1], &handle), RONDA_OK) << ronda_last_error();

@@ -28,16 +28,16 @@ void RunRanks(const std::function<void()>& body) {
       << ronda_last_error();
 }
 
-// Sets the field `tensor` of an operation's arguments. The tensor has the type float32 and the shape `shape`, which
-// must outlive the arguments.
+// Sets the field `tensor` of an operation's arguments. The tensor is float32 with the given `shape`, which must outlive
+// the arguments.
 template <typename Args>
 Args WithTensor(Args args, const char* name, const std::vector<int64_t>& shape) {
   args.tensor = {name, RONDA_FLOAT32, static_cast<int>(shape.size()), shape.data()};
   return args;
 }
 
-// `handle` is a reference, because the call that returns `submitted` writes the handle, and C++ may make this call
-// after it has evaluated `handle`.
+// `handle` is a reference, because the call that returns `submitted` also writes the handle, and C++ may evaluate
+// `handle` before it makes that call.
 void ExpectDone(ronda_status submitted, const ronda_handle& handle) {
   ASSERT_EQ(submitted, RONDA_OK) << ronda_last_error();
   EXPECT_EQ(ronda_synchronize(handle), RONDA_OK) << ronda_last_error();
@@ -277,8 +277,8 @@ TEST(COperationsTest, OverflowAndCompletionAreReported) {
     args.detect_overflow = 1;
     ronda_handle handle = 0;
     ASSERT_EQ(ronda_allreduce_async(&args, &handle), RONDA_OK) << ronda_last_error();
-    // Tests that the operation completes before the handle is released, and that the callback has run when the job has
-    // ended.
+    // Checks that the operation completes before the handle is released, and that the callback has run by the end of
+    // the job.
     static thread_local int calls;
     calls = 0;
     const auto count = [](void* context, ronda_status status, const char* message) {
@@ -297,7 +297,7 @@ TEST(COperationsTest, OverflowAndCompletionAreReported) {
   });
 }
 
-// A call of rank 0 with wrong arguments, and the words that the error text must contain. The tensor "t" has 6 rows.
+// A call of rank 0 with invalid arguments, and the texts that the error must contain. The tensor "t" has 6 rows.
 struct WrongCall {
   const char* what;
   std::function<ronda_status(ronda_handle*)> call;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Tests outputs that the caller provides through the C ABI, on three ranks that are threads.
+// Tests outputs in the caller's memory through the C ABI, on three ranks that are threads.
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -29,8 +29,8 @@ void RunRanks(const std::function<void()>& body) {
       << ronda_last_error();
 }
 
-// An operation whose output is memory of the caller. The input has 3 rows of 2 elements. Each element is the rank's
-// number.
+// An operation that writes its output to the caller's memory. The input has 3 rows of 2 elements. Each element is the
+// rank number.
 template <typename Args>
 class Operation {
  public:
@@ -44,7 +44,7 @@ class Operation {
   Args& args() { return args_; }
   std::vector<float>& input() { return input_; }
 
-  // Submits the operation with an output buffer for `elements` elements, and waits for the operation.
+  // Submits the operation with an output buffer of `elements` elements, and waits for it.
   ronda_status Run(std::vector<float>* output, size_t elements) {
     args_.output = output->data();
     args_.output_bytes = elements * sizeof(float);
@@ -148,8 +148,7 @@ void ExpectTooSmallOnRank1(ronda_status (*function)(const Args*, ronda_handle*),
 
 TEST(COutputsTest, TooLittleRoomIsAnErrorOfThatRankAlone) {
   RunRanks([] {
-    // The steps are repeated, so that the ranks have the operations in their response caches, and then in a locked
-    // schedule.
+    // Repeats the steps, so that the operations come from the response cache and then from a locked schedule.
     for (int step = 0; step < 20; ++step) {
       ExpectTooSmallOnRank1<ronda_allgather_args>(ronda_allgather_async, RONDA_ALLGATHER_ARGS_INIT, "allgather", 18);
       ExpectTooSmallOnRank1<ronda_alltoall_args>(ronda_alltoall_async, RONDA_ALLTOALL_ARGS_INIT, "alltoall", 6);
@@ -209,7 +208,7 @@ TEST(COutputsTest, OutputsThatCannotBeAreRefused) {
   });
 }
 
-// Input and output are next to each other in one buffer.
+// Input and output are adjacent in one buffer.
 TEST(COutputsTest, InputAndOutputMayBeNeighbours) {
   RunRanks([] {
     std::vector<float> both(2 + kRanks, static_cast<float>(ronda_rank()));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Tests the C ABI in a job of one rank, a process that no launcher has started.
+// Tests the C ABI in a job of one rank, in a process that was not started by a launcher.
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
@@ -48,7 +48,7 @@ TEST_F(CApiTest, CallsBeforeInitSayWhatToDo) {
                                               ronda_synchronize(1000000),
                                               ronda_shutdown()};
   EXPECT_THAT(statuses, ::testing::Each(RONDA_ERROR_NOT_INITIALIZED));
-  // The error text depends on whether an earlier test in this process has had a job.
+  // The error text depends on whether an earlier test in this process had a job.
   EXPECT_THAT(ronda_last_error(), ::testing::AnyOf(HasSubstr("is not initialized: call ronda_init() first"),
                                                    HasSubstr("has been shut down: call ronda_init()")));
   EXPECT_EQ(handle_, 0);

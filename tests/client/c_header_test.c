@@ -31,7 +31,7 @@ static void test_allreduce(void) {
   expect(values[0] == 3 && values[1] == 6, "the result of the allreduce");
 }
 
-/* The initializer sets the first field, and makes the last fields zero. */
+/* The initializer sets the first field, and zeroes the last fields. */
 #define EXPECT_INITIALIZED(type, initializer)                                                                         \
   do {                                                                                                                \
     const type args = initializer;                                                                                    \

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* Tests programs that were built with an older ronda.h, whose argument structs are smaller. This file has the unchanged
- * layouts of the older versions. After each struct comes memory that the library must not read. */
+/* Tests programs built with an older ronda.h, whose argument structs are smaller. This file contains the unchanged
+ * layouts of the older versions. Each struct is followed by memory that the library must not read. */
 #include <stdio.h>
 #include <string.h>
 
@@ -15,14 +15,14 @@ static void expect(int condition, const char* what) {
   ++failures;
 }
 
-/* The first version of ronda_call_options, before buffers could be in a GPU's memory. */
+/* The first version of ronda_call_options, before buffers could be in GPU memory. */
 typedef struct first_call_options {
   ronda_process_set process_set;
   double warning_s;
   double deadline_s;
 } first_call_options;
 
-/* The second version of ronda_call_options, from the time when each operation's struct ended with it. */
+/* The second version of ronda_call_options, which was still the last field of each operation's struct. */
 typedef struct second_call_options {
   ronda_process_set process_set;
   double warning_s;
@@ -133,7 +133,7 @@ static void expect_output(ronda_status submitted, ronda_handle handle, const cha
     EXPECT_OPERATION(version, alltoall);      \
   } while (0)
 
-/* Allreduce's struct has grown only once, so only its first version differs from the current one. */
+/* The allreduce struct has grown only once, so only its first version differs from the current one. */
 static void test_allreduce(void) {
   struct {
     first_allreduce_args args;
@@ -155,7 +155,7 @@ static void test_allreduce(void) {
   expect(memcmp(output, values, sizeof(values)) == 0, "the result of the first allreduce");
 }
 
-/* Two structs of an old version lie next to each other. */
+/* Two structs of an old version are adjacent in memory. */
 static void test_group(void) {
   second_allgather_args members[2];
   ronda_handle handles[2] = {0, 0};

@@ -13,7 +13,7 @@
 namespace ronda {
 namespace {
 
-// Records one call for each letter. Returns the names that the calls have got.
+// Records one call for each letter. Returns the names assigned to the calls.
 std::vector<uint64_t> Call(CallOrder& order, const std::string& letters) {
   std::vector<uint64_t> names;
   for (char letter : letters) {
@@ -29,7 +29,7 @@ std::string Times(int count, const std::string& letters) {
   return all;
 }
 
-// Expects that the calls of `step` have different names, and get the same names in each repetition.
+// Expects that the calls of `step` have different names, and the same names in each repetition.
 void ExpectSettled(CallOrder& order, const std::string& step) {
   const std::vector<uint64_t> first = Call(order, step);
   EXPECT_EQ(std::set<uint64_t>(first.begin(), first.end()).size(), step.size()) << step;
@@ -89,8 +89,8 @@ TEST(CallOrderTest, RememberedNamesAreThoseThatWereGiven) {
   EXPECT_EQ(order.count(), names.size());
 }
 
-// Two ranks make different calls once, and notice the difference at different times. After the difference, both ranks
-// make the same calls.
+// Two ranks make different calls once, and learn of the difference at different times. After that, both ranks make the
+// same calls.
 TEST(CallOrderTest, RanksThatHaveDifferedAgreeAgain) {
   std::mt19937 random(7);
   for (int round = 0; round < 200; ++round) {

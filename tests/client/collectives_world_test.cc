@@ -166,7 +166,7 @@ void Compress() {
     // for the sum.
     EXPECT_LE(worst, ronda::size() * relative) << "compression " << static_cast<int>(compression);
     EXPECT_GT(worst, 0) << "nothing was compressed";
-    // Expects that all ranks have the same bits.
+    // All ranks must have the same bits.
     const std::vector<float> all = ronda::allgather("bits", values.data(), {5000});
     for (int rank = 0; rank < ronda::size(); ++rank) {
       EXPECT_TRUE(std::equal(values.begin(), values.end(), all.begin() + 5000 * rank)) << "rank " << rank;
@@ -235,7 +235,7 @@ void SubmitInDifferentOrders() {
   ronda::shutdown();
 }
 
-// Makes the first step of a large model. The ranks' control messages about this step are longer than their control
+// Runs the first step of a large model. The control messages of the ranks for this step are larger than the control
 // rings, and arrive while the ranks are busy.
 void SubmitMoreThanAControlRingHolds() {
   ronda::init();

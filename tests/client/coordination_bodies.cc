@@ -148,7 +148,7 @@ void RanksJoinWhenTheyRunOut() {
     for (int batch = 0; batch <= rank; ++batch) {
       std::vector<float> gradient(5, static_cast<float>(rank));
       ronda::allreduce(ronda::tensor("w", gradient));
-      // Ranks with numbers below `batch` have joined, so the average is over the other ranks.
+      // Ranks below `batch` have joined, so the average is over the other ranks.
       EXPECT_THAT(gradient, Each(::testing::FloatEq(static_cast<float>(batch + size - 1) / 2))) << batch;
       EXPECT_EQ(static_cast<int>(ronda::allgather("g", gradient.data(), {5}).size()), 5 * (size - batch));
     }
@@ -187,7 +187,7 @@ void WhatNeedsARankThatHasJoinedFails() {
   ronda::join();
 }
 
-// A rank that has joined misses the unnamed operations that other ranks make. After all ranks have joined, the unnamed
+// A rank that has joined misses the unnamed operations of the other ranks. After all ranks have joined, the unnamed
 // operations of all ranks must match again.
 void BarriersAndMessagesGoOnAfterAJoin() {
   if (ronda::size() == 1) return;
@@ -245,7 +245,7 @@ void BarriersMayBeMonitored() {
   EXPECT_EQ(ronda::try_monitored_barrier(std::chrono::seconds(0)).code(), RONDA_ERROR_INVALID_ARGUMENT);
 }
 
-// Only rank 0 calls the first barrier, and gives up. The next barrier of rank 0 matches the first barrier of the other
+// Only rank 0 calls the first barrier, and gives up. Rank 0's next barrier matches the first barrier of the other
 // ranks.
 void AMonitoredBarrierNamesWhoIsMissing() {
   const int size = ronda::size();
@@ -282,7 +282,7 @@ void CallbacksRunOnce() {
     done.set_value(value);
   });
   EXPECT_EQ(done.get_future().get(), ronda::size());
-  // Tests a callback for an operation that has already ended, and then a callback for an operation that fails.
+  // Tests a callback for an operation that has already completed, and then one for an operation that fails.
   std::promise<void> late;
   handle.on_completion([&](const Status&) { late.set_value(); });
   late.get_future().get();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Compares DistributedOptimizer with gradients in GPU memory to the same training in host memory.
+// Compares DistributedOptimizer with gradients in GPU memory against the same training in host memory.
 #include <cmath>
 #include <cstdint>
 #include <cstdlib>
@@ -38,12 +38,12 @@ class DeviceOptimizerTest : public ::testing::TestWithParam<std::string> {
 INSTANTIATE_TEST_SUITE_P(Backends, DeviceOptimizerTest, ::testing::Values("nccl", "staged", "peer"),
                          [](const auto& backend) { return backend.param; });
 
-// Returns element i of a gradient. The gradient depends on the parameter, the rank and the step.
+// Returns element i of a gradient. It depends on the parameter, the rank and the step.
 float Gradient(float parameter, int rank, int step, std::size_t i) {
   return parameter * 0.25f + static_cast<float>(rank + 1) / static_cast<float>(step + 3) + static_cast<float>(i % 7);
 }
 
-// Backward and Descend make a training step for one tensor, in any kind of memory.
+// Backward() and Descend() perform a training step for one tensor, in any kind of memory.
 void Backward(const float* parameters, float* gradients, std::size_t size, int rank, int step) {
   for (std::size_t i = 0; i < size; ++i) gradients[i] = Gradient(parameters[i], rank, step, i);
 }
@@ -79,7 +79,7 @@ struct HostModel {
   std::vector<std::vector<float>> parameters, velocities, gradients;
 };
 
-// The same model as HostModel, but a stream of the GPU does all arithmetic.
+// Like HostModel, but all arithmetic runs on a GPU stream.
 struct DeviceModel {
   explicit DeviceModel(const FakeGpuStream& stream) : stream(stream) {
     for (const std::size_t size : kSizes) {

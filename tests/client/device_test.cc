@@ -43,7 +43,7 @@ ronda::Tensor View(const std::string& name, const FakeGpuArray<float>& array, co
   return ronda::cuda_tensor(name, array.data(), {static_cast<std::int64_t>(array.size())}, stream.handle());
 }
 
-// Stops a stream until the gate is opened.
+// Blocks a stream until the gate is opened.
 class Gate {
  public:
   explicit Gate(const FakeGpuStream& stream) {
@@ -55,8 +55,8 @@ class Gate {
   void Open() { *is_open_ = true; }
 
  private:
-  // The stream shares the flag with the gate, because the stream reads the flag once more after Open(), when the gate
-  // may already be destroyed.
+  // The stream and the gate share the flag, because the stream reads it once more after Open(), when the gate may
+  // already be destroyed.
   const std::shared_ptr<std::atomic<bool>> is_open_ = std::make_shared<std::atomic<bool>>(false);
 };
 
@@ -221,7 +221,7 @@ TEST_F(DeviceTest, OptimizerReportsAFailureOnTheDeviceAfterAStep) {
   EXPECT_THROW(ronda::run_threads(kRanks, train), ronda::Error);
 }
 
-// Returns the elements of a result in the GPU's memory, which work on `stream` reads.
+// Returns the elements of a result in GPU memory, read by work on `stream`.
 template <class T>
 std::vector<T> Read(ronda::OutputHandle<T>& handle, const FakeGpuStream& stream) {
   EXPECT_EQ(handle.memory(), RONDA_MEMORY_CUDA);
@@ -272,7 +272,7 @@ TEST_F(DeviceTest, ResultsMayGoToTheCallersMemoryOfTheGpu) {
   });
 }
 
-// The callback runs when the stream has been ordered to wait, although the device has not begun the operation. Rank 1
+// The callback runs once the stream has been made to wait, although the device has not begun the operation. Rank 1
 // submits the tensor later than rank 0.
 TEST_F(DeviceTest, AStreamMayBeMadeToWaitWithoutBlockingTheHost) {
   ronda::run_threads(kRanks, [] {
@@ -282,7 +282,8 @@ TEST_F(DeviceTest, AStreamMayBeMadeToWaitWithoutBlockingTheHost) {
     Gate gate(stream);
     array.Set(std::vector<float>(100, Own()));
     std::promise<ronda_status> ordered;
-    // Rank 1 submits only after wait_on_async() has returned on rank 0, so this call did not wait for rank 1.
+    // Rank 1 submits only after wait_on_async() has returned on rank 0, which proves that this call did not wait for
+    // rank 1.
     if (ronda::rank() == 1) {
       float word = 0;
       ronda::recv(ronda::tensor("", &word), /*from=*/0);
@@ -318,7 +319,8 @@ TEST_F(DeviceTest, TheCallbackOfAStreamGetsTheErrorOfTheOperation) {
   });
 }
 
-// A program that averages gathered rows divides by the number of ranks that took part, so it must get this number.
+// A program that averages gathered rows divides them by the number of ranks that took part, so it must be able to get
+// this number.
 TEST_F(DeviceTest, OnceAStreamWaitsItIsKnownHowManyRanksTookPart) {
   ronda::run_threads(kRanks, [] {
     const FakeGpuStream stream(ronda::rank());
@@ -359,8 +361,8 @@ TEST_F(DeviceTest, OnceAStreamWaitsItIsKnownWhoHasSent) {
   });
 }
 
-// The stream reads the result only after the handle has been released and operations with results of the same size have
-// run.
+// The stream reads the result only after the handle has been released and other operations with results of the same
+// size have run.
 TEST_F(DeviceTest, AHandleMayBeGivenBackWhileAStreamReadsTheResult) {
   ronda::run_threads(kRanks, [] {
     const FakeGpuStream stream(ronda::rank()), reader(ronda::rank());
@@ -411,8 +413,8 @@ TEST_F(DeviceTest, AStreamMayWaitForAPreparedGroup) {
   });
 }
 
-// Each step computes the gradient on another stream than the previous step. The host announces the gradient before the
-// stream has computed it.
+// Each step computes the gradient on a different stream than the step before. The host announces the gradient before
+// the stream has computed it.
 TEST_F(DeviceTest, AMemberOfAGroupMayMoveToAnotherStream) {
   ronda::run_threads(kRanks, [] {
     const FakeGpuStream first(ronda::rank()), second(ronda::rank());

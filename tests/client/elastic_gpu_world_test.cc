@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Tests elastic jobs whose state is in the memory of GPUs. Each member has a fake GPU, and keeps it between epochs. The
-// test itself acts as the launcher.
+// Tests elastic jobs whose state is in GPU memory. Each member has a fake GPU, and keeps it across epochs. The test
+// itself acts as the launcher.
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
@@ -53,7 +53,7 @@ std::string Variable(const char* name, const char* otherwise = "") {
 
 std::int64_t Member() { return std::stoll(Variable("ELASTIC_MEMBER")); }
 
-// Returns by how much every weight changes in a step. The change does not depend on the members.
+// Returns how much every weight changes in a step. The change does not depend on the membership.
 float MoveOf(std::int64_t step) { return static_cast<float>(step % 7 + 1); }
 
 float WeightAfter(std::int64_t steps) {
@@ -62,7 +62,7 @@ float WeightAfter(std::int64_t steps) {
   return weight;
 }
 
-// Returns the contribution of rank `rank` to the change. No single rank's contribution equals the whole change.
+// Returns rank `rank`'s contribution to the change. No single rank's contribution equals the whole change.
 float PartOf(std::int64_t step, int rank, int size) {
   const auto part_of_others = [](int other) { return static_cast<float>(16 * (other + 1)); };
   if (rank < size - 1) return part_of_others(rank);
@@ -71,7 +71,7 @@ float PartOf(std::int64_t step, int rank, int size) {
   return rest;
 }
 
-// A model and its optimizer, which are only in the memory of a GPU.
+// A model and its optimizer, which exist only in GPU memory.
 class Model {
  public:
   std::vector<ronda::Tensor> tensors() const { return {View("weights", weights_)}; }
@@ -107,15 +107,16 @@ class Model {
   }
 
   const FakeGpuStream stream_{static_cast<int>(Member())};
-  // Only member 0 begins with the right state. All other members must get its state.
+  // Only member 0 begins with the correct state. All other members must get it from member 0.
   const FakeGpuArray<float> weights_{stream_, std::vector<float>(kWeights, -1000.0f * static_cast<float>(Member()))};
   const FakeGpuArray<float> moves_{stream_, std::vector<float>(kWeights, -1000.0f * static_cast<float>(Member()))};
   const FakeGpuArray<float> gradient_{stream_, kWeights};
 };
 
-// Tells in which step a member is killed, and when in this step. For example, "20:computing" kills the member while its
-// GPU computes step 20. With "20:busy" the GPU takes long for the computation of step 20, and with "20:stuck" the GPU
-// never completes this computation. If the member joins after step 20, the event happens in the member's first step.
+// Says in which step, and at which point of the step, something happens to a member. For example, "20:computing" kills
+// the member while its GPU computes step 20. With "20:busy", the GPU takes a long time to compute step 20, and with
+// "20:stuck" it never completes step 20. If the member joins after step 20, the event happens in the member's first
+// step.
 class Plan {
  public:
   Plan() {
@@ -136,7 +137,7 @@ class Plan {
         for (;;) pause();
       });
     } else if (point == "computing") {
-      // While the GPU sleeps, the hosts of this member and of the other members continue as far as they can.
+      // While the GPU sleeps, the hosts of this member and of the other members run ahead as far as they can.
       model.stream().Enqueue([] {
         std::this_thread::sleep_for(std::chrono::milliseconds(50));
         raise(SIGKILL);
@@ -158,8 +159,8 @@ class Plan {
   bool is_dying_ = false;
 };
 
-// Rank 0 decides which step is the last. The last step is number ELASTIC_STEPS. If ELASTIC_SIZES is set, the job ends
-// some steps after the number of ranks has had each value of ELASTIC_SIZES, in this order.
+// Rank 0 decides which step is the last: step ELASTIC_STEPS. If ELASTIC_SIZES is set, the job instead ends some steps
+// after the number of ranks has had each value in ELASTIC_SIZES, in that order.
 class Goal {
  public:
   std::int64_t LastStep(std::int64_t step) {
@@ -210,7 +211,7 @@ void Train(const Model& model) {
 }
 
 void TrainsOnGpu() {
-  // If a test is killed, no member trains for ever.
+  // If a test is killed, no member keeps training forever.
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   const auto model = std::make_unique<const Model>();
   const std::string before = ronda::testing::FakeGpuLeaks();
@@ -268,7 +269,7 @@ class ElasticGpuTest : public ::testing::Test {
 
 class ElasticGpuDeathTest : public ElasticGpuTest, public ::testing::WithParamInterface<std::string> {};
 
-// The survivors' GPUs are in NCCL kernels, which wait for the dead rank.
+// The GPUs of the survivors are in NCCL kernels that wait for the dead rank.
 TEST_P(ElasticGpuDeathTest, SurvivorsGoOnFromTheNewestCompleteStep) {
   for (const std::size_t victim : {0, 1, 2}) {
     SCOPED_TRACE(absl::StrCat("member ", victim));
@@ -320,7 +321,7 @@ TEST_F(ElasticGpuTest, AMemberWhoseStepTakesLongComesLater) {
   ExpectFinished({0, 1}, "finished with 2 at 40");
 }
 
-// The GPU is stuck in work of the program. No program can end this work, and nothing else runs on the GPU.
+// The GPU is stuck in work of the program. No program can end that work, and nothing else can run on the GPU.
 TEST_F(ElasticGpuTest, AMemberWhoseGpuIsStuckEndsAndIsReplacedWhileTheOthersGoOn) {
   Begin({{"ELASTIC_SIZES", "2,3"}});
   Start(1);

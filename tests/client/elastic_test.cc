@@ -66,7 +66,7 @@ TEST(StepMarksTest, AStateThatIsNotTakenAfterAllIsForgotten) {
   EXPECT_EQ(marks.steps(), 1);
 }
 
-// Parses a rank's state. "-" means no state, "7" a complete state of step 7, "7!" an inconsistent state, and "7!5" an
+// Parses a rank's state: "-" means no state, "7" a complete state of step 7, "7!" an inconsistent state, and "7!5" an
 // inconsistent state with a snapshot of step 5.
 StateFacts Facts(const std::string& rank_state, RankId rank) {
   StepMarks marks;

@@ -51,8 +51,8 @@ std::string Variable(const char* name, const char* otherwise = "") {
   return value == nullptr ? otherwise : value;
 }
 
-// Tells what a member does to itself in a step. For example, with "20:submitted:kill" the member kills itself in step
-// 20 after it has submitted its tensors. If the member joins after step 20, it kills itself in its first step.
+// Says what a member does to itself in a step. For example, "20:submitted:kill" makes the member kill itself in step
+// 20, after it has submitted its tensors. A member that joins after step 20 kills itself in its first step.
 class Plan {
  public:
   Plan() {
@@ -71,7 +71,7 @@ class Plan {
     todo_.erase(found);
     if (what == "kill") raise(SIGKILL);
     if (what == "leave") raise(SIGTERM);
-    // No other rank calls this barrier, so the barrier fails when its deadline has passed.
+    // No other rank calls this barrier, so it fails at its deadline.
     if (what == "late") ronda::monitored_barrier(ronda::CallOptions::Seconds(0.05));
     if (what == "operate") {
       std::vector<float> small(3);
@@ -108,10 +108,10 @@ class Sgd {
   std::vector<float> velocity_ = std::vector<float>(5000);
 };
 
-// Rank 0 decides which pass over the data (epoch) is the last. The last pass is number ELASTIC_EPOCHS. If ELASTIC_SIZES
-// is set, the last pass comes two passes after the body has run with each number of ranks in ELASTIC_SIZES, in this
-// order. In tests with ELASTIC_SIZES, rank 0 is the same process throughout the job. (If a rank dies before it has the
-// state, the job does not run the body.)
+// Rank 0 decides which pass over the data (epoch) is the last: pass number ELASTIC_EPOCHS. If ELASTIC_SIZES is set, the
+// last pass instead comes two passes after the body has run with each number of ranks in ELASTIC_SIZES, in that order.
+// In tests with ELASTIC_SIZES, rank 0 is the same process throughout the job. (If a rank dies before it has the state,
+// the job does not run the body.)
 class Goal {
  public:
   std::int64_t LastEpoch(int size, std::int64_t epoch) {
@@ -129,7 +129,7 @@ class Goal {
 };
 
 void Trains() {
-  // If a test is killed, no member trains for ever.
+  // If a test is killed, no member keeps training forever.
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   Plan plan;
   Model model(kSamples, std::stof(Variable("ELASTIC_MEMBER")));
@@ -203,8 +203,8 @@ class ElasticWorldTest : public ::testing::Test {
     }
   }
 
-  // Expects that `members` finish with the same weights, and that every sample was used once. Returns the hash of the
-  // weights.
+  // Expects that `members` finish with the same weights, and that every sample was used exactly once. Returns the hash
+  // of the weights.
   std::string ExpectFinished(const std::vector<std::size_t>& members, const std::string& beginning) {
     std::string hash;
     for (const std::size_t i : members) {
@@ -305,8 +305,8 @@ TEST_F(ElasticWorldTest, AllMembersMayBeAskedToLeaveAndTheJobIsOver) {
   }
 }
 
-// Two members become four because new members join and get the state. All members but the oldest die, and new members
-// join again.
+// Two members become four because new members join and get the state. Then all members but the oldest die, and new
+// members join again.
 TEST_F(ElasticWorldTest, TwoBecomeFourBecomeOneBecomeThree) {
   launcher_ = Make({{"ELASTIC_SIZES", "2,1,3"}});
   Start(2);
@@ -324,7 +324,7 @@ TEST_F(ElasticWorldTest, TwoBecomeFourBecomeOneBecomeThree) {
 }
 
 // All members but one die, each at a random point of a random step. Each dead member is replaced. Most of the
-// replacements also die, and are themselves replaced.
+// replacements die too, and are replaced in turn.
 TEST_F(ElasticWorldTest, ManyDeathsAtRandomPointsCostNoSample) {
   const unsigned seed = std::random_device()();
   SCOPED_TRACE(absl::StrCat("seed ", seed));
@@ -363,7 +363,7 @@ TEST_F(ElasticWorldTest, JoiningRankThatDiesAtOnceIsNoLoss) {
   ExpectFinished({0, 1}, "finished with 2");
 }
 
-// Every rank fails within its update of the weights, because the update calls an operation.
+// Every rank fails while it updates the weights, because the update calls an operation.
 TEST_F(ElasticWorldTest, StateThatIsInconsistentOnAllRanksGoesBackToTheSnapshot) {
   launcher_ = Make({{"ELASTIC_SNAPSHOT_EVERY", "8"}});
   Start(2, "20:updated:operate");
@@ -383,7 +383,7 @@ TEST_F(ElasticWorldTest, WithoutASnapshotAnInconsistentStateOnAllRanksIsAnError)
   }
 }
 
-// No rank dies. One rank gives up a barrier that the other ranks do not call.
+// No rank dies. One rank gives up on a barrier that the other ranks do not call.
 TEST_F(ElasticWorldTest, ADeadlineIsAReasonToMeetAgain) {
   Start(1, "20:before:late");
   Start(2);

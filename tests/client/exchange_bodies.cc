@@ -46,7 +46,7 @@ void GatherToEveryRoot() {
 void ScatterFromEveryRoot() {
   const int rank = ronda::rank(), size = ronda::size();
   for (int root = 0; root < size; ++root) {
-    // Rank r gets r rows of two elements with the value r.
+    // Rank r receives r rows of two elements with the value r.
     std::vector<std::int32_t> all, expected(static_cast<std::size_t>(2 * rank), rank);
     Dims splits;
     for (int r = 0; r < size; ++r) {
@@ -71,7 +71,7 @@ void ScatterFromEveryRoot() {
 
 void AlltoallWithUnevenSplits() {
   const int rank = ronda::rank(), size = ronda::size();
-  // Rank r sends s + 1 elements with the value r to rank s, and none to itself.
+  // Rank r sends s + 1 elements with the value r to each other rank s, and none to itself.
   std::vector<std::int64_t> input, expected, splits, received;
   for (int other = 0; other < size; ++other) {
     splits.push_back(other == rank ? 0 : other + 1);
@@ -105,7 +105,7 @@ void WrongSplitsAreExplained() {
   EXPECT_THAT(explain(too_few), HasSubstr("12 rows"));
 }
 
-// Every rank contributes one row with its number. The results go directly into the caller's memory.
+// Every rank contributes one row with its rank number. The results go directly into the caller's memory.
 void ResultsMayGoToMemoryOfTheCallers() {
   const int rank = ronda::rank(), size = ronda::size();
   const auto count = static_cast<std::size_t>(size);
@@ -147,7 +147,7 @@ void TooLittleRoomForAResultIsExplained() {
   EXPECT_THROW(gathered.result(), Error);
 }
 
-// Each rank sends to the next rank in a ring, twice, with two tags. The messages with one tag must stay in order.
+// Each rank sends to the next rank in a ring, twice, with two tags. Messages with the same tag must stay in order.
 void SendAndReceiveInARing() {
   const int rank = ronda::rank(), size = ronda::size();
   const int next = (rank + 1) % size, previous = (rank + size - 1) % size;

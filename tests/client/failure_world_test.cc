@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The tests let one rank fail in every possible way. The other ranks must get an error that names the failed rank, and
-// no rank may hang.
+// In each test, one rank fails in a different way. The other ranks must get an error that names the failed rank, and no
+// rank may hang.
 #include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -36,8 +36,8 @@ using ::testing::Not;
 
 constexpr int kFailingRank = 1;
 
-// Expects the error that a surviving rank must get: it says that kFailingRank has failed. The rank gets the error at
-// once and not after a deadline, and every later call returns the same error.
+// Expects the error that a surviving rank must get: it says that kFailingRank has failed. The rank gets the error
+// immediately, not at a deadline, and every later call returns the same error.
 void ExpectPeerFailure(const ronda::Status& status) {
   EXPECT_EQ(status.code(), RONDA_ERROR_PEER_FAILED) << status.message();
   EXPECT_THAT(status.message(), HasSubstr("rank 1"));
@@ -92,8 +92,8 @@ std::uint64_t ReportsSent() {
   return statistics.reports_sent;
 }
 
-// The program ends while another of its threads waits in a call. The waiting call does not return, because an error
-// would be of no use to a program that has ended.
+// The program exits while another of its threads is blocked in a call. That call does not return, because an error is
+// of no use to a program that has exited.
 void ExitsBesideACall() {
   BeginTogether();
   if (ronda::rank() != kFailingRank) return LearnHowItEnds(kExitText);
@@ -106,7 +106,7 @@ void ExitsBesideACall() {
   std::exit(3);
 }
 
-// A rank's child process exits before the rank is killed. The exit of the child must not count as the end of the rank.
+// A rank's child process exits before the rank is killed. This must not count as the end of the rank.
 void IsKilledAfterTheExitOfAChild() {
   BeginTogether();
   if (ronda::rank() != kFailingRank) {
@@ -119,8 +119,8 @@ void IsKilledAfterTheExitOfAChild() {
   raise(SIGKILL);
 }
 
-// Functions that a program has registered with atexit() before init() still run when the program ends. A function that
-// is registered with atexit() may shut the job down without an error.
+// Functions that a program registered with atexit() before init() still run when the program exits. They may shut the
+// job down without an error.
 void ShutsDownAtExit() {
   std::atexit([] {
     float value = 1;
@@ -130,7 +130,7 @@ void ShutsDownAtExit() {
   BeginTogether();
 }
 
-// Several allreduces are under way on all ranks when one rank dies. The first allreduce is complete, and the last is
+// Several allreduces are in flight on all ranks when one rank dies. The first allreduce is complete, and the last is
 // not.
 void IsKilledInTheMiddleOfAnAllreduce() {
   ronda::Options options;
@@ -154,8 +154,8 @@ void IsKilledInTheMiddleOfAnAllreduce() {
   ReduceUntilItFails();
 }
 
-// Rank 0 creates the go-ahead file when kFailingRank may continue. A collective could not carry this message, because
-// kFailingRank would also be late in the collective.
+// Rank 0 creates the go-ahead file when kFailingRank may continue. A collective could not carry this signal, because
+// kFailingRank would be late for it too.
 std::string GoAheadFile() { return ::testing::TempDir() + "/" + std::getenv("RONDA_JOB_ID") + ".go"; }
 
 void AwaitGoAhead() {

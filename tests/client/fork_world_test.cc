@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Tests ranks that fork in the middle of training, as data loaders do. The children are not ranks. In the children
-// Ronda is uninitialised, and their work and their end do not affect the job.
+// Tests ranks that fork in the middle of training, as data loaders do. The children are not ranks. Ronda is
+// uninitialised in the children, and neither their work nor their exit affects the job.
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/stat.h>
@@ -33,10 +33,10 @@ using ::testing::HasSubstr;
 constexpr int kWorkers = 8;
 
 #ifdef __SANITIZE_ADDRESS__
-// Ends a child that leaves through exit(0). LastDestructorOfAChild's destructor runs after all other destructors, but
-// before LeakSanitizer looks for leaks, because LeakSanitizer was initialised earlier. The parent's other threads do
-// not exist in the child. So LeakSanitizer would report memory to which only the stacks of these threads refer. (Its
-// warning is "Running thread ... was not suspended. False leaks are possible.")
+// Ends a child that exits through exit(0). This destructor runs after all other destructors, but before LeakSanitizer
+// looks for leaks, because LeakSanitizer was initialised earlier. The parent's other threads do not exist in the child,
+// so LeakSanitizer would report memory that only the stacks of these threads refer to. (Its warning is "Running thread
+// ... was not suspended. False leaks are possible.")
 struct LastDestructorOfAChild {
   ~LastDestructorOfAChild() {
     if (getpid() != parent) _exit(0);
@@ -46,7 +46,7 @@ struct LastDestructorOfAChild {
 __attribute__((init_priority(101))) const LastDestructorOfAChild last_destructor_of_a_child;
 #endif
 
-// Exits with the line of the first expectation that fails, because the child is not a process of GoogleTest.
+// Exits with the line of the first failed expectation, because the child is not a GoogleTest process.
 void Require(bool holds, int line) {
   if (holds) return;
   std::fprintf(stderr, "a worker's expectation fails in line %d: %s\n", line, ronda_last_error());
@@ -83,7 +83,7 @@ Pipe MakePipe() {
   return {ends[0], ends[1]};
 }
 
-// Runs a worker process until the pipe's write end is closed. The worker then leaves through exit(), which runs all
+// Runs a worker process until the write end of the pipe is closed. The worker then exits through exit(), which runs all
 // destructors.
 [[noreturn]] void WorkUntilTold(Pipe stop, ronda_handle in_flight) {
   close(stop.write);
@@ -94,16 +94,16 @@ Pipe MakePipe() {
   std::exit(0);
 }
 
-// Executes a program that checks its descriptors. The program fails if it has inherited a descriptor other than the
-// three standard descriptors.
+// Executes a program that checks its file descriptors. The program fails if it has inherited any descriptor other than
+// the three standard ones.
 [[noreturn]] void ExecuteAnother() {
   execl("/bin/sh", "sh", "-c", "set -- /proc/self/fd/*; for fd; do [ ${fd##*/} -le 2 ] || [ ! -e $fd ] || exit 7; done",
         nullptr);
   _exit(8);
 }
 
-// Workers with even numbers live during the training. Workers with odd numbers execute another program, which ends at
-// once.
+// Workers with even numbers live as long as the training. Workers with odd numbers execute another program, which exits
+// immediately.
 std::vector<pid_t> StartWorkers(Pipe stop, ronda_handle in_flight) {
   std::vector<pid_t> workers;
   for (int i = 0; i < kWorkers; ++i) {
@@ -135,7 +135,7 @@ void Step(const std::string& name, std::vector<float>* values) {
   ASSERT_EQ(values->back(), static_cast<float>(ronda::size()));
 }
 
-// One thread trains all the time, so that the runtime's locks may be held when another thread forks.
+// One thread trains continuously, so that the runtime's locks may be held when another thread forks.
 void TrainsWhileItForks() {
   ronda::init();
   constexpr int kTrainingSteps = 400;
@@ -159,7 +159,7 @@ void TrainsWhileItForks() {
   ronda::shutdown();
 }
 
-// If a rank handles SIGTERM by should_stop(), the signal still ends its workers.
+// If a rank handles SIGTERM with should_stop(), the signal still ends the rank's workers.
 void TerminatesAWorker() {
   ronda::init();
   EXPECT_FALSE(ronda::should_stop());
@@ -179,8 +179,8 @@ void TerminatesAWorker() {
   ronda::shutdown();
 }
 
-// Reads one byte from each of the two survivors. The worker opens `fifo` for writing too, so read() never reports the
-// end of the file.
+// Reads one byte from each of the two survivors. The worker opens `fifo` for writing too, so read() never reports end
+// of file.
 [[noreturn]] void WorkUntilTwoSurvivorsKnow(const std::string& fifo) {
   alarm(60);  // in case the test fails
   const int fd = open(fifo.c_str(), O_RDWR);
@@ -189,7 +189,7 @@ void TerminatesAWorker() {
   _exit(0);
 }
 
-// The rank dies, but not its worker, which holds copies of all its descriptors.
+// The rank dies, but its worker, which holds copies of all its file descriptors, does not.
 void DiesBeforeItsWorker() {
   const std::string fifo = std::getenv("TEST_FIFO");
   ronda::testing::MoveToAHostOfItsOwnIfAsked();

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Tests a job in which a rank dies while another rank's stream waits for the reduced gradients. The waiting stream has
-// already got the optimizer's work.
+// Tests a job in which a rank dies while another rank's stream waits for the reduced gradients. The optimizer's work
+// has already been enqueued on the waiting stream.
 #include <signal.h>
 #include <unistd.h>
 
@@ -36,7 +36,7 @@ constexpr int kRanks = 2;
 constexpr std::size_t kCount = 1000;
 constexpr float kMean = 1.5f;  // of the ranks' gradients, which are 1 and 2
 
-// Counts the updates that the device makes, and the updates with a wrong gradient.
+// Counts the updates made by the device, and those with a wrong gradient.
 struct Descent {
   void step() {
     stream.Enqueue([this] {
@@ -55,8 +55,8 @@ struct Descent {
 
 using Optimizer = ronda::DistributedOptimizer<Descent>;
 
-// Trains up to a step whose reduction has begun on the device of rank 0 but not on the device of rank 1. At this point
-// rank 1 dies. Objects are leaked, because their destructors would wait for a stream.
+// Trains up to a step whose reduction has begun on rank 0's device but not on rank 1's. Then rank 1 dies. Objects are
+// leaked, because their destructors would wait for a stream.
 Optimizer& TrainUntilRank1Dies() {
   ronda::init();
   auto& descent = *new Descent;
@@ -74,8 +74,8 @@ Optimizer& TrainUntilRank1Dies() {
   }
   optimizer.gradient_ready("g");
   optimizer.step();
-  // When this barrier ends on rank 1, both ranks have left step(). On rank 0 the barrier may fail, because rank 1 may
-  // already be dead.
+  // When this barrier completes on rank 1, both ranks have left step(). On rank 0 the barrier may fail, because rank 1
+  // may already be dead.
   static_cast<void>(ronda::try_barrier());
   if (ronda::rank() == 1) raise(SIGKILL);
   return optimizer;
@@ -102,7 +102,7 @@ void GoesOnTraining() {
   EXPECT_THAT(again.message(), HasSubstr("a stream of the program waits for allreduce 'g'"));
 }
 
-// A test whose parameter is RONDA_DEVICE_BACKEND.
+// A test whose parameter is the value of RONDA_DEVICE_BACKEND.
 class GpuFailures : public ::testing::TestWithParam<std::string> {
  protected:
   static JobResult RunWith(const std::string& program, const std::string& grace);

@@ -87,7 +87,7 @@ TEST(OptionsTest, AnOldProgramsStructIsReadUpToItsEnd) {
   EXPECT_EQ(variables->reader("RONDA_RANK"), std::nullopt);
 }
 
-// The second version of ronda_options also ended with padding. The padding was too small for the later field `epoch`.
+// The second version of ronda_options also ended with padding. It was too small for the later field `epoch`.
 TEST(OptionsTest, AProgramWithoutEpochsHasNone) {
   ronda_options options = RONDA_OPTIONS_INIT;
   std::memset(&options, 0xff, sizeof(options));

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Tests ronda::Job, an object that is a job. The job ends without an error, however the program leaves the block of the
-// object.
+// Tests ronda::Job. A return from the object's block shuts the job down. An exception that leaves the block fails the
+// job on the other ranks.
 #include <cstdlib>
 #include <stdexcept>
 #include <string>
@@ -43,7 +43,7 @@ void Returns() {
   EXPECT_FALSE(ronda::is_initialized());
 }
 
-// One rank throws an exception. The next operation of each other rank fails with an error that names the throwing rank.
+// One rank throws an exception. The next operation of every other rank fails with an error that names this rank.
 void TrainUntilAnErrorComes() {
   const ronda::Job job;
   Sum();

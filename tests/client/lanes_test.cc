@@ -49,7 +49,7 @@ void SetTensor(Args& args, const std::int64_t* shape, int ndim, const FakeGpuStr
   args.call.stream = stream.handle();
 }
 
-// Submits an allreduce of `array` without a name, in place. The stream waits for the result.
+// Submits an unnamed in-place allreduce of `array`. Makes the stream wait for the result.
 void Reduce(const FakeGpuArray<float>& array, const FakeGpuStream& stream, ronda_reduce_op op) {
   ronda_allreduce_args args = RONDA_ALLREDUCE_ARGS_INIT;
   SetTensor(args, &kCount, 1, stream);
@@ -215,7 +215,7 @@ TEST_F(LanesTest, ExchangesAndReducesDoNotReachTheEngine) {
     const FakeGpuArray<float> array(stream, std::vector<float>(kCount, Own())), room(stream, kCount);
     Open(array);
     const std::uint64_t before = TensorsOfEngine();
-    // Rank 0 sends 30 elements to each rank, and rank 1 sends 50 to each.
+    // Rank 0 sends 30 elements to each rank, and rank 1 sends 50 to each rank.
     const std::int64_t own = ronda::rank() == 0 ? 30 : 50;
     const std::vector<ronda_lane_part> sends = {{array.data(), own}, {array.data() + own, own}};
     const std::vector<ronda_lane_part> receives = {{room.data(), 30}, {room.data() + 30, 50}};

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Tests calls of the C ABI at the end of a thread, in destructors of thread_local objects and of thread keys. In the
-// main thread, the calls are also in functions of atexit() and in destructors of static objects. The job has one rank,
-// so the result equals the input. The test is a separate program, which reports failures by its exit code.
+// Tests calls of the C ABI at the end of a thread, in destructors of thread_local objects and of POSIX thread keys. In
+// the main thread, calls are also made in atexit() functions and in destructors of static objects. The job has one
+// rank, so the result equals the input. The test is a separate program that reports failures by its exit code.
 #include <pthread.h>
 
 #include <algorithm>
@@ -32,8 +32,8 @@ void Fail(const char* where, const char* what) {
   std::_Exit(1);
 }
 
-// Allocates memory before the call. If earlier calls of this thread have freed memory that Ronda still uses, the caller
-// gets the same memory here.
+// Allocates memory before the call. If this thread's earlier calls freed memory that Ronda still uses, the caller gets
+// the same memory here.
 void Check(const char* where) {
   std::vector<std::unique_ptr<float[]>> memory;
   for (const int count : {2, 4, 8, 16, 32, 64}) {

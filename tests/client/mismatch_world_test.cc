@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Tests that every rank gets an error if ranks disagree, and that the job continues.
+// Tests that every rank gets an error if the ranks disagree, and that the job continues.
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -17,8 +17,8 @@ using ::testing::AllOf;
 using ::testing::AnyOf;
 using ::testing::HasSubstr;
 
-// Expects the error of a job in which rank 1 contradicts all other ranks. The text names the tensor, rank 1, the other
-// rank that submitted first, and the values of these two ranks.
+// Expects the error of a job in which rank 1 contradicts all other ranks. The text names the tensor, rank 1, the first
+// other rank that submitted, and the values of these two ranks.
 void ExpectMismatch(const ronda::Status& status, const std::string& said_by_others, const std::string& said_by_1) {
   EXPECT_EQ(status.code(), RONDA_ERROR_MISMATCH) << status.message();
   EXPECT_THAT(status.message(),
@@ -102,7 +102,7 @@ void TrailingDimensions() {
   ronda::shutdown();
 }
 
-// The optimizer of a training loop. In one step of the loop, the gradient of one rank has another shape.
+// The optimizer of a training loop. In one step of the loop, one rank's gradient has a different shape.
 struct CountingOptimizer {
   void step() { ++steps; }
   int steps = 0;
@@ -175,7 +175,7 @@ void DuplicateName() {
   float first = 1, second = 1, go = 0;
   const ronda::Tensor again = ronda::tensor("twice", &second);
   if (ronda::rank() == 0) {
-    // Rank 1 submits "twice" only after it has received "go", so rank 0's first submission stays in flight.
+    // Rank 1 submits "twice" only after it has received "go", so rank 0's first submission is still in flight.
     ronda::Handle handle = ronda::allreduce_async(ronda::tensor("twice", &first), {ronda::Op::Sum});
     const ronda::Status status = ronda::try_allreduce(again);
     EXPECT_EQ(status.code(), RONDA_ERROR_DUPLICATE_NAME);

@@ -47,7 +47,7 @@ TEST(OperationTest, RowsComeFromMembersWhereTheyAreGathered) {
   EXPECT_THAT(scatter.output().rows_per_member, IsEmpty());
 }
 
-// If the result is in host memory, a stream has no device work to wait for.
+// If the result is in host memory, there is no device work for a stream to wait for.
 TEST(OperationTest, ToOrderAStreamBehindHostMemoryIsToWait) {
   Operation operation(Gathered("abc", {3}), OpType::kAllgather);
   EXPECT_FALSE(operation.is_ordered());
@@ -71,7 +71,7 @@ TEST(OperationTest, OnlySomeHaveAnOutputAndOnlySomeReduce) {
   EXPECT_FALSE(Operation(handle, OpType::kAllgather).Reduces());
 }
 
-// Returns the submission of an object with these bytes. The submitting rank names `root` as the root.
+// Returns the submission of an object with these bytes. The submitting rank declares `root` to be the root.
 Submission Object(const std::string& bytes, RankId root) {
   return {.request = {.name = "o",
                       .op = OpType::kAllgather,
@@ -103,7 +103,8 @@ TEST(ObjectBroadcastTest, ARootOutsideTheSetAndMissingBytesAreRefused) {
               HasSubstr("data is NULL, but there are 3 bytes"));
 }
 
-// Returns the object broadcast on rank 0 after the bytes of all ranks have arrived. Rank 0 names rank 1 as the root.
+// Returns the object broadcast on rank 0, after the bytes of all ranks have arrived. Rank 0 declares rank 1 to be the
+// root.
 Operation Received(const std::string& bytes, RowCounts sizes) {
   Submission submission = Object("", 1);
   auto plan = ObjectBroadcast::Prepare(ThreeRanks(), 0, &submission);

@@ -13,8 +13,8 @@
 namespace ronda::testing {
 namespace {
 
-// Runs all bodies of one kind in one job, one after the other. So a body that leaves something behind would disturb the
-// next body.
+// Runs all bodies of one kind in one job, one after the other, so that a body that leaves something behind disturbs the
+// next one.
 void RunAll(const std::vector<RankBody>& bodies) {
   ronda::init();
   for (const RankBody& body : bodies) {

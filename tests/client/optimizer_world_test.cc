@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Tests DistributedOptimizer and the broadcasts of training, in jobs whose ranks are processes.
+// Tests DistributedOptimizer, and the broadcasts at the start of training, in jobs whose ranks are processes.
 #include <cstdint>
 #include <vector>
 
@@ -101,7 +101,7 @@ void GradientReadyDoesNotWait() {
   Recorder recorder;
   ronda::DistributedOptimizer optimizer(recorder, {ronda::tensor("early", early), ronda::tensor("late", late)});
   // The other ranks announce no gradient before rank 0 has returned from gradient_ready(). If gradient_ready() waited
-  // for the other ranks, no rank would continue.
+  // for the other ranks, no rank could continue.
   if (ronda::rank() == 0) optimizer.gradient_ready("early");
   ronda::broadcast(ronda::tensor("go", &go), 0);
   if (ronda::rank() != 0) optimizer.gradient_ready("early");

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Tests tensors without a name, and process sets that their members create.
+// Tests unnamed tensors, and process sets that are created by their members.
 #include <chrono>
 #include <cstdint>
 #include <string>
@@ -43,7 +43,7 @@ void DisjointSetsAreCreatedAtTheSameTime() {
   EXPECT_THAT(ronda::process_sets(), ElementsAre(ProcessSet()));
 }
 
-// The last rank only trains while the other ranks create process sets, use them and remove them.
+// The last rank only trains, while the other ranks create, use and remove process sets.
 void TheOthersGoOnMeanwhile() {
   const int size = ronda::size();
   if (size == 1) return;
@@ -88,8 +88,7 @@ void BadCreationsAreExplained() {
 
 // --- Tensors without a name ---
 
-// Makes one step of a program without tensor names. The step has operations of several kinds, and two of them are
-// equal.
+// Runs one step of a program without tensor names. The step has operations of several kinds, two of which are equal.
 void Step(const CallOptions& call = {}) {
   const ProcessSet set = call.process_set;
   const int size = set.size(), rank = set.rank();
@@ -127,8 +126,8 @@ void EachProcessSetHasAnOrderOfItsOwn() {
   ronda::remove_process_set(set);
 }
 
-// Submits 200 equal operations before it waits for any of them. A repeated step has fewer names, so some operations get
-// the same name. Operations with the same name run one after the other.
+// Submits 200 equal operations before waiting for any of them. A step that repeats has fewer names than that, so some
+// operations get the same name. Operations with the same name run one after the other.
 void ManyAlikeMayBeInFlight() {
   constexpr int kMany = 200;
   for (int round = 0; round < 3; ++round) {
@@ -145,8 +144,8 @@ void ManyAlikeMayBeInFlight() {
   }
 }
 
-// Rank r trains r + 1 batches and then calls join(). After the join, all ranks number their operations from the
-// beginning again.
+// Rank r trains r + 1 batches and then calls join(). After the join, all ranks restart the numbering of their
+// operations.
 void UnnamedTensorsGoOnAfterAJoin() {
   for (int epoch = 0; epoch < 3; ++epoch) {
     for (int batch = 0; batch <= ronda::rank(); ++batch) {
@@ -160,7 +159,7 @@ void UnnamedTensorsGoOnAfterAJoin() {
   }
 }
 
-// Only rank 0 makes the first call, and gives up. The next call of rank 0 matches the first call of the other ranks.
+// Only rank 0 makes the first call, and gives up. Rank 0's next call matches the first call of the other ranks.
 void ALateRankIsMetByTheNextCall() {
   float go = 0, value = 1;
   if (ronda::rank() == 0 && ronda::size() > 1) {
@@ -175,7 +174,7 @@ void ALateRankIsMetByTheNextCall() {
   Step();
 }
 
-// Checks the `status` of a call in which rank 1 has broadcast an int32, and the other ranks have made a reduction.
+// Checks the `status` of a call in which rank 1 submitted a broadcast of an int32, and the other ranks an allreduce.
 void ExpectMismatch(const Status& status, int call) {
   EXPECT_EQ(status.code(), RONDA_ERROR_MISMATCH) << status.message();
   EXPECT_THAT(status.message(), AllOf(HasSubstr("unnamed call " + std::to_string(call) + ", counted alike"),
@@ -183,7 +182,7 @@ void ExpectMismatch(const Status& status, int call) {
                                       HasSubstr("says broadcast of int32 []")));
 }
 
-// One rank makes two calls in another order than the other ranks, in the first step, and after many equal steps.
+// One rank makes two calls in a different order than the other ranks, in the first step and after many equal steps.
 void AnotherOrderIsAMismatchWithItsPosition() {
   const int size = ronda::size();
   if (size == 1) return;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The work of every rank of a job, for ranks that are processes and for ranks that are threads. Between init() and
-// shutdown(), each body uses the C++ API for every operation of a kind and checks the results.
+// The work of each rank in a job, for ranks that are processes and for ranks that are threads. Each body runs between
+// init() and shutdown(), uses the C++ API for every operation of one kind, and checks the results.
 #ifndef RONDA_TESTS_CLIENT_RANK_BODIES_H_
 #define RONDA_TESTS_CLIENT_RANK_BODIES_H_
 
@@ -28,10 +28,10 @@ std::vector<RankBody> ExchangeBodies();
 // Returns the bodies for process sets, groups of tensors, joins, barriers and callbacks.
 std::vector<RankBody> CoordinationBodies();
 
-// Returns the bodies for tensors without a name, and for process sets that their members create.
+// Returns the bodies for unnamed tensors, and for process sets that are created by their members.
 std::vector<RankBody> OrderBodies();
 
-// Returns the sum of all ranks' values.
+// Returns the sum of the values of all ranks.
 inline float Sum(const std::string& name, float value, const CallOptions& call = {}) {
   ronda::allreduce(ronda::tensor(name, &value), {Op::Sum}, call);
   return value;

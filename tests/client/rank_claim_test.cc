@@ -19,7 +19,7 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-// Returns rank `rank` of a job that only this test has.
+// Returns rank `rank` of a job that only this test uses.
 JobEnvironment RankOf(const char* name, int rank) {
   JobEnvironment job;
   job.rank = rank;

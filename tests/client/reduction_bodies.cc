@@ -107,15 +107,15 @@ void OverflowIsSeenByAllRanks() {
   Handle overflown = ronda::allreduce_async(ronda::tensor("large", large), options);
   EXPECT_FALSE(fine.found_inf());
   EXPECT_TRUE(overflown.found_inf());
-  // In a reducescatter each rank gets only its part of the result, but all ranks learn of an overflow in any part.
+  // In a reducescatter, each rank gets only its part of the result, but all ranks learn of an overflow in any part.
   std::vector<double> rows(static_cast<std::size_t>(ronda::size()), 1);
   if (ronda::rank() == 0) rows[0] = std::numeric_limits<double>::quiet_NaN();
   auto parts = ronda::reducescatter_async<double>(ronda::tensor("parts", rows), {Op::Sum, {}, 1, 1, false, true});
   EXPECT_TRUE(parts.found_inf());
 }
 
-// An 8-bit format loses values that are very small compared with the block's largest element. If there is no error
-// feedback, a very small value never arrives.
+// An 8-bit format loses values that are very small compared with the largest element of their block. Without error
+// feedback, such a value never arrives.
 void ErrorFeedbackDeliversWhatRoundingTookAway() {
   ReduceOptions options;
   options.compression = Compression::fp8_e4m3;

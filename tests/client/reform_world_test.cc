@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Tests ranks that leave a job because one rank has died, or because the test tells them to leave. The ranks that have
-// left meet again, as the same processes, in the job's next epoch. The test is the launcher: it decides which processes
-// are members, and the rank of each.
+// Tests ranks that leave a job because one rank has died, or because the test tells them to leave. The processes then
+// meet again in the next epoch of the job. The test acts as the launcher: it decides which processes are members, and
+// which rank each of them gets.
 #include <signal.h>
 #include <sys/prctl.h>
 #include <unistd.h>
@@ -67,7 +67,7 @@ int64_t ResidentKilobytes() {
   return resident * (getpagesize() / 1024);
 }
 
-// A trainer's memory on its GPU. The trainer keeps this memory between epochs.
+// A trainer's memory on its GPU, kept across epochs.
 struct Gpu {
   explicit Gpu(int device) : stream(device) {}
 
@@ -80,7 +80,7 @@ struct Gpu {
   }
 };
 
-// REFORM_GPU is the number of a member's GPU. If REFORM_GPU is not set, tensors are in the host's memory.
+// REFORM_GPU is the number of a member's GPU. If it is not set, tensors are in host memory.
 std::unique_ptr<Gpu> GpuOfEnvironment() {
   const char* const device = std::getenv("REFORM_GPU");
   return device == nullptr ? nullptr : std::make_unique<Gpu>(std::atoi(device));
@@ -120,8 +120,8 @@ class Member {
     Answer("joined", ronda::try_init(options));
   }
 
-  // The command is "train STEP". Trains until the job must stop or fails. Announces when step STEP begins, if STEP is
-  // not negative.
+  // The command is "train STEP". Trains until the job must stop, or fails. If STEP is not negative, announces the
+  // beginning of step STEP.
   void Train(std::istream& words) {
     int announced = -1;
     words >> announced;
@@ -138,8 +138,7 @@ class Member {
     Say(is_right_ ? "stopped" : "stopped with wrong sums");
   }
 
-  // Makes a small and a large sum, which every rank can check. In addition, the ranks vote on whether some rank must
-  // stop.
+  // Computes a small and a large sum, which every rank can check. The ranks also vote on whether any rank must stop.
   bool Step(int step) {
     const auto own = static_cast<float>(ronda::rank() + 1 + step % 100);
     const int size = ronda::size();
@@ -182,7 +181,7 @@ class Member {
 };
 
 void Obeys() {
-  // If a test is killed, no member trains for ever.
+  // If a test is killed, no member keeps training forever.
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   Member().Obey();
 }
@@ -236,7 +235,7 @@ class ReformTest : public TestWithParam<Meeting> {
     return std::make_unique<CommandedProcess>("Obeys", env);
   }
 
-  // Gives a new member a GPU. The member keeps the GPU and its memory on it, even if it gets another rank.
+  // Gives a new member a GPU. The member keeps the GPU, and its memory on it, even if its rank changes.
   static void AddGpu(std::vector<std::pair<std::string, std::string>>* env) {
     static std::atomic<int> gpus{0};
     const int gpu = gpus++;
@@ -265,8 +264,8 @@ class ReformTest : public TestWithParam<Meeting> {
     for (const auto& member : members_) EXPECT_THAT(member->Hear(), StartsWith(beginning));
   }
 
-  // Makes all members join the next epoch. Member `first` of the list gets rank 0, the next member rank 1, and so on.
-  // After the last member, the numbering continues with the first member of the list.
+  // Makes all members join the next epoch. Member `first` of the list gets rank 0, the next member rank 1, and so on,
+  // wrapping around at the end of the list.
   void Meet(size_t first = 0) {
     ++epoch_;
     const size_t size = members_.size();
@@ -274,8 +273,8 @@ class ReformTest : public TestWithParam<Meeting> {
     ExpectOfAll("joined 0");
   }
 
-  // All members train, and member `victim` is killed when it has begun step `step`. The other members notice its death,
-  // and leave the epoch.
+  // All members train, and member `victim` is killed after it has begun step `step`. The other members notice its
+  // death, and leave the epoch.
   void KillInTraining(size_t victim, int step) {
     for (size_t i = 0; i < members_.size(); ++i) members_[i]->Tell(absl::StrCat("train ", i == victim ? step : -1));
     EXPECT_EQ(members_[victim]->Hear(), "step");
@@ -290,7 +289,7 @@ class ReformTest : public TestWithParam<Meeting> {
     ExpectOfAll("left " + failed);
   }
 
-  // All members train a little, find all sums right, and leave together.
+  // All members train for a while, find all sums correct, and leave together.
   void TrainAndLeave() {
     TellAll("train -1");
     members_.back()->Tell("stop");
@@ -342,8 +341,8 @@ TEST_P(ReformTest, TheOldestSurvivorTakesThePlaceOfRankZero) {
   TrainAndLeave();
 }
 
-// A member dies while the members connect. The other members wait for the dead member until their time limit, or notice
-// its death. Then they meet in the next epoch.
+// A member dies while the members connect. The other members wait for it until their time limit, or notice its death.
+// Then they meet in the next epoch.
 TEST_P(ReformTest, AMemberThatDiesWhileTheyMeetIsLeftBehind) {
   constexpr char kSeconds[] = "1";
   for (const size_t victim : {2, 0}) {
@@ -366,8 +365,8 @@ TEST_P(ReformTest, AMemberThatDiesWhileTheyMeetIsLeftBehind) {
   }
 }
 
-// In every epoch one of three members is killed and replaced. The first member survives, and gets another rank in each
-// epoch.
+// In every epoch, one of three members is killed and replaced. The first member survives, and gets a different rank in
+// each epoch.
 TEST_P(ReformTest, SurvivorKeepsNoStateOfAnEarlierEpoch) {
   constexpr int kWarmUp = 5;
   const char* const wanted = std::getenv("REFORM_EPOCHS");
@@ -456,7 +455,7 @@ INSTANTIATE_TEST_SUITE_P(Meetings, ReformInSharedMemoryTest, Values(Meeting::kIn
 
 class ReformAtAnAddressTest : public ReformTest {};
 
-// Member 0 is rank 0 of epoch 2, and so listens on the port at which member 1 waits for rank 0 of epoch 3.
+// Member 0 is rank 0 of epoch 2, so it listens on the port at which member 1 waits for rank 0 of epoch 3.
 TEST_P(ReformAtAnAddressTest, ARankZeroOfAnEarlierEpochIsToldByARankOfALaterOneThatWaitsForIt) {
   AddMembers(2);
   TellToJoin(*members_[0], 2, 0, 2);

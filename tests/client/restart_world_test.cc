@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Tests shutdown() and another init() in the same process, after a job that succeeded and after a job that failed.
+// Tests shutdown() followed by another init() in the same process, after a job that succeeded and after one that
+// failed.
 #include <signal.h>
 
 #include <chrono>
@@ -49,7 +50,7 @@ void StartsAgainWithoutTheRankThatDied() {
   ronda::shutdown();
 }
 
-// A call that exceeds its deadline does not end the job. The job continues and shuts down without an error.
+// A call that exceeds its deadline does not end the job: the job continues, and shuts down without an error.
 void StartsAgainAfterADeadline() {
   for (int round = 0; round < 2; ++round) {
     ronda::init();
@@ -66,7 +67,7 @@ void StartsAgainAfterADeadline() {
   }
 }
 
-// A callback that throws fails the job while all ranks are alive. All ranks leave the job and start another job with
+// A callback that throws fails the job while all ranks are alive. All ranks leave the job and start another one with
 // the same name, while some ranks may still be in the failed job.
 void StartsAgainAfterAFailureThatAllSurvive() {
   for (int round = 0; round < 2; ++round) {

@@ -83,7 +83,7 @@ TEST(SessionTest, TooManyMessagesAtOnceAreRefusedWithTheirRanks) {
     float values[Session::kConcurrentOfAKind] = {}, go = 0;
     std::vector<std::shared_ptr<Handle>> messages;
     if (rank == 1) {
-      // Rank 0 receives no message before it has got the tensor "go", which is sent below.
+      // Rank 0 receives no message before it has received the tensor "go", which is sent below.
       for (float& value : values) messages.push_back(*session.SubmitNumbered(message(&value)));
       EXPECT_EQ(
           session.SubmitNumbered(message(&go)).status().message(),
@@ -127,7 +127,7 @@ TEST(SessionTest, ASubmissionThatIsRefusedUsesNoNumberUp) {
   });
 }
 
-// Gives the next number of the sequence to `operation`.
+// Assigns the next number of the sequence to `operation`.
 void Begin(NumberSequence& sequence, const std::shared_ptr<Handle>& operation) {
   sequence.Next();
   sequence.Record(operation);

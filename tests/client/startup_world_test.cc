@@ -54,7 +54,7 @@ TEST(EnvironmentTest, OneRankWarnsOnceOfAValueOfEarlierVersionsAndTheJobRuns) {
   EXPECT_THAT(job.ranks[1].output, Not(HasSubstr(warning)));
 }
 
-// Removes a value from the environment and returns it, for programs that pass it as an option.
+// Removes a variable from the environment and returns its value, for programs that pass the value as an option.
 std::string Take(const char* name) {
   const char* const value = std::getenv(name);
   if (value == nullptr) return "";
@@ -63,7 +63,7 @@ std::string Take(const char* name) {
   return taken;
 }
 
-// Returns the options of a rank, and removes the variables with the same values from the environment.
+// Returns the options of a rank, and removes the corresponding variables from the environment.
 ronda::Options WithoutVariables() {
   ronda::Options options;
   options.place = {std::stoi(Take("RONDA_RANK")), std::stoi(Take("RONDA_SIZE")), 0, 0};
@@ -92,7 +92,7 @@ void MeetsByOptions() {
   ExpectThreeRanksAddUp();
 }
 
-// The environment's variables come from another launcher, and describe another job.
+// The environment variables come from another launcher, and describe a different job.
 void MeetsByOptionsInSpiteOfVariables() {
   const ronda::Options options = WithoutVariables();
   setenv("RONDA_RANK", "0", 1);
@@ -114,7 +114,7 @@ void MeetsWithLocalRanksByOptions() {
   ExpectThreeRanksAddUp();
 }
 
-// The program passes only a port as an option, like a framework that only knows a free port.
+// The program passes only a port as an option, like a framework that knows nothing but a free port.
 void TakesThePlaceFromTheEnvironment() {
   ronda::Options options;
   options.master_port = std::stoi(Take("TEST_PORT"));
@@ -132,7 +132,7 @@ TEST(JobOptionsTest, RanksMeetWithoutVariables) {
   }
 }
 
-// Expects that init() refuses the options. The process is not a rank of any job.
+// Expects that init() rejects the options. The process is not a rank of any job.
 ronda::Status TryInit(const ronda::Options& options) {
   ronda::Status status = ronda::try_init(options);
   EXPECT_EQ(status.code(), RONDA_ERROR_INVALID_ARGUMENT);

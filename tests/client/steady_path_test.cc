@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// When steps repeat, no rank may send a control message, and the whole process may allocate no memory.
+// While steps repeat, no rank may send a control message, and the whole process may not allocate memory.
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -66,9 +66,9 @@ Cost Measure(const std::function<void()>& step) {
   return cost;
 }
 
-// Repeats `step` until a schedule must have been locked, and then counts the costs. A busy machine can stop a rank for
-// so long that a schedule is unlocked, or that a pool grows because more operations than ever are in flight. So the
-// test repeats a bad measurement. A cost that every step has would appear in all repetitions.
+// Repeats `step` until a schedule must have been locked, and then measures the costs. On a busy machine, a rank may be
+// stopped for so long that a schedule is unlocked, or that a pool grows because more operations than ever before are in
+// flight. The test therefore repeats a bad measurement. A cost that every step has would show up in all repetitions.
 void ExpectSteady(const std::function<void()>& step) {
   for (int i = 0; i < kWarmUp; ++i) step();
   Cost cost = Measure(step);

@@ -34,8 +34,8 @@ Request Call(Runtime& runtime, StopAgreement& agreement, const StopAgreement::Kn
   return answer.value_or(Request::kNone);
 }
 
-// Every rank makes `calls` calls, numbered from 0. Rank `asked` gets a request to stop with call number `when`. Returns
-// the numbers of the calls that returned the request. Expects the same numbers on every rank.
+// Every rank makes `calls` calls, numbered from 0. Rank `asked` receives a request to stop in call number `when`.
+// Returns the numbers of the calls that returned the request. Expects the same numbers on every rank.
 std::vector<int> CallsThatSayStop(int size, RankId asked, int when, int calls) {
   std::vector<std::vector<int>> of_ranks(size);
   testing::RunRanks(size, [&](RankId rank, Transport transport) {
@@ -69,7 +69,7 @@ TEST(StopAgreementTest, AfterAJoinTheFirstAnswerIsNoAndTheRequestIsNotForgotten)
   testing::RunRanks(2, [&](RankId rank, Transport transport) {
     const std::unique_ptr<Runtime> runtime = Join(rank, 2, std::move(transport));
     StopAgreement agreement;
-    // Rank 1 makes more calls than rank 0. Only rank 1 has got the request to stop.
+    // Rank 1 makes more calls than rank 0. Only rank 1 has received the request to stop.
     Call(*runtime, agreement, {});
     for (int i = 0; i < 3 * rank; ++i) Call(*runtime, agreement, {.request = Request::kStop});
     const auto join = runtime->Submit({.request = {.name = std::string(kJoinName), .op = OpType::kJoin}});
@@ -114,7 +114,7 @@ TEST(StopAgreementTest, AnErrorIsReportedAndTheNextCallBeginsAnew) {
 
 }  // namespace
 
-// Each case has a separate process, because signal handlers belong to the process.
+// Each test case runs in a separate process, because signal handlers are process-wide.
 
 namespace {
 
@@ -145,7 +145,7 @@ struct sigaction Installed() {
   return action;
 }
 
-// Ends the process with exit code 0 if `holds`, else with 1.
+// Exits with code 0 if `holds` returns true, else with 1.
 [[noreturn]] void Exit(const std::function<bool()>& holds) { std::_Exit(holds() ? 0 : 1); }
 
 using ::testing::ExitedWithCode;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Tests jobs whose ranks are asked to stop. All ranks see the request in the same call, and end without an error.
+// Tests jobs whose ranks are asked to stop. All ranks see the request in the same call, and exit without an error.
 #include <signal.h>
 #include <unistd.h>
 
@@ -39,8 +39,8 @@ void ExpectTheSameEverywhere(std::int64_t step) {
   EXPECT_LT(step, kLastStep);
 }
 
-// Trains until the job must stop. Rank `asked` gets the signal in step kSignalStep. Returns the number of the first
-// step that was not made.
+// Trains until the job must stop. Rank `asked` receives the signal in step kSignalStep. Returns the number of the first
+// step that was not run.
 std::int64_t TrainUntilStopped(int asked) {
   std::int64_t step = 0;
   for (; step < kLastStep && !ronda::should_stop(); ++step) {
@@ -60,7 +60,7 @@ void OneIsAsked() {
   EXPECT_EQ(ronda::try_should_stop().status().code(), RONDA_ERROR_NOT_INITIALIZED);
 }
 
-// The ranks have been asked to stop, but begin another job in the same processes.
+// The ranks have been asked to stop, but start another job in the same processes.
 void TheNextJobHearsOfItToo() {
   ronda::init();
   TrainUntilStopped(0);
@@ -72,7 +72,7 @@ void TheNextJobHearsOfItToo() {
   ronda::shutdown();
 }
 
-// Rank r has r + 1 batches in every epoch, so the last rank gets the signal after the others have joined.
+// Rank r has r + 1 batches in every epoch, so the last rank receives the signal after the others have joined.
 void AskedWhileTheOthersHaveJoined() {
   ronda::init();
   std::int64_t epochs = 0;
@@ -122,8 +122,8 @@ void PeerFails() {
   EXPECT_EQ(ronda::try_shutdown().code(), RONDA_ERROR_PEER_FAILED);
 }
 
-// Ranks that are threads share a signal. The signal may come when only some ranks have made a call, but all ranks must
-// stop in the same call.
+// Ranks that are threads share a signal. The signal may arrive when only some ranks have made a call, but all ranks
+// must stop in the same call.
 void RanksAreThreads() {
   EXPECT_EQ(ronda_should_stop(nullptr), RONDA_ERROR_NOT_INITIALIZED);
   ronda::run_threads(kRanks, [] {

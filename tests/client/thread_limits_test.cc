@@ -25,7 +25,7 @@ TEST(ThreadLimitsTest, AContainersProfileIsNamed) {
   EXPECT_THAT(DescribeThreadError(EPERM), HasSubstr("Operation not permitted; older profiles of containers"));
 }
 
-// Starts Ronda where no thread can be started, as in a container that already has its maximum number of processes.
+// Starts Ronda where no thread can be started, as in a container that has reached its process limit.
 [[noreturn]] void InitWithoutRoomForAThread() {
   constexpr uid_t kNobody = 65534;
   const bool is_limited = geteuid() != 0 || setresuid(kNobody, kNobody, kNobody) == 0;  // root has no limit

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Has the rank programs of those tests in this folder whose ranks are processes. The binary worlds_test has all of
-// these programs, and starts itself once for each rank.
+// Declares the rank programs of those tests in this folder whose ranks are processes. The binary worlds_test contains
+// all of these programs, and starts itself once for each rank.
 #ifndef RONDA_TESTS_CLIENT_WORLD_PROGRAMS_H_
 #define RONDA_TESTS_CLIENT_WORLD_PROGRAMS_H_
 
@@ -29,7 +29,7 @@ const std::vector<RankProgram>& StartupPrograms();
 const std::vector<RankProgram>& StopPrograms();
 
 // Return jobs whose ranks meet over TCP. With AHostARank(), each rank sees itself on a separate host, so control
-// messages use gRPC.
+// messages go over TCP too.
 ProcessJob OverTcp(const std::vector<std::pair<std::string, std::string>>& variables = {});
 ProcessJob AHostARank();
 

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Operations on libtorch's tensors, in host memory. If a tensor is not contiguous, Ronda works on a contiguous copy of
-// the tensor.
+// Operations on libtorch tensors in host memory. If a tensor is not contiguous, Ronda works on a contiguous copy of it.
 //
 //   at::Tensor mean = ronda::torch::allreduce("mean", tensor);
 //   ronda::torch::broadcast_("weights", weights, /*root=*/0);          in place, with libtorch's naming
@@ -9,8 +8,8 @@
 //   ... other work
 //   use(sum.result());
 //
-// Options and errors are those of ../collectives.hpp. The operations in this file have no derivatives for libtorch's
-// autograd.
+// Options and errors are the same as in ../collectives.hpp. libtorch's autograd cannot differentiate the operations in
+// this file.
 #ifndef RONDA_CLIENT_RONDA_TORCH_COLLECTIVES_HPP_
 #define RONDA_CLIENT_RONDA_TORCH_COLLECTIVES_HPP_
 
@@ -41,8 +40,8 @@ class TensorHandle {
 
   bool poll() const { return handle_.poll(); }
 
-  // Waits, and returns the result, which is the caller's tensor for an operation in place. Throws the operation's error
-  // if it failed.
+  // Waits, and returns the result, which is the caller's own tensor for an in-place operation. Throws the operation's
+  // error if it failed.
   const at::Tensor& result() {
     if (is_fetched_) return result_;
     handle_.synchronize();
@@ -51,7 +50,7 @@ class TensorHandle {
     return result_;
   }
 
-  // With `detect_overflow`, returns the same as Handle::found_inf().
+  // With `detect_overflow`, like Handle::found_inf().
   bool found_inf() const { return handle_.found_inf(); }
 
  private:
@@ -62,7 +61,7 @@ class TensorHandle {
   Handle handle_;  // the last member: it waits before the tensors are destroyed
 };
 
-// An operation in flight whose result has another number of rows than its input. The destructor waits for the
+// An operation in flight whose result may have a different number of rows than its input. The destructor waits for the
 // operation. Thread-compatible.
 class RowsHandle {
  public:
@@ -82,7 +81,7 @@ class RowsHandle {
     return result_ = result;
   }
 
-  // For an allgather or alltoall, returns how many of the rows came from each rank, in the order of ranks.
+  // For an allgather or alltoall, returns how many of the rows came from each rank, in rank order.
   const std::vector<std::int64_t>& rows_per_rank() { return handle_.rows_per_rank(); }
 
  private:
@@ -93,8 +92,8 @@ class RowsHandle {
 
 namespace detail {
 
-// Fills in the fields of `args` that describe the input, and calls the C function `submit` for an operation whose
-// result consists of rows.
+// Sets the fields of `args` that describe the input, and calls `submit`, the C function of an operation whose result
+// consists of rows.
 template <class Args>
 RowsHandle submit_rows(ronda_status (*submit)(const Args*, ronda_handle*), Args args, const std::string& name,
                        const at::Tensor& tensor, const CallOptions& call) {
@@ -105,14 +104,13 @@ RowsHandle submit_rows(ronda_status (*submit)(const Args*, ronda_handle*), Args 
   args.call = ronda::detail::to_c(call);
   ronda_handle handle = 0;
   ronda::detail::to_status(submit(&args, &handle)).throw_if_error();
-  // The OutputHandle treats elements as bytes, because only libtorch knows the type of the elements here.
+  // The OutputHandle treats elements as bytes, because only libtorch knows the element type here.
   return RowsHandle(OutputHandle<char>(handle, ronda::detail::row_of(view.shape) * size_of(view.dtype)), input);
 }
 
 }  // namespace detail
 
-// Reduces the tensor over all ranks. Functions whose names end with `_` work in place, and the others return a new
-// tensor.
+// Reduces the tensor over all ranks. Functions whose names end in `_` work in place; the others return a new tensor.
 inline TensorHandle allreduce_async_(const std::string& name, const at::Tensor& tensor,
                                      const ReduceOptions& options = {}, const CallOptions& call = {}) {
   detail::Rows rows(name, tensor);
@@ -149,8 +147,8 @@ inline void grouped_allreduce_(const std::string& group, const std::vector<at::T
   for (const detail::Rows& written : rows) written.written();
 }
 
-// Copies the elements on rank `root` to the other ranks, whose tensors have the same shape and dtype. Functions whose
-// names end with `_` work in place, and the others return a new tensor.
+// Copies the elements on rank `root` to the other ranks, whose tensors must have the same shape and dtype. Functions
+// whose names end in `_` work in place; the others return a new tensor.
 inline TensorHandle broadcast_async_(const std::string& name, const at::Tensor& tensor, int root,
                                      const CallOptions& call = {}) {
   detail::Rows rows(name, tensor);
@@ -165,7 +163,7 @@ inline at::Tensor broadcast(const std::string& name, const at::Tensor& tensor, i
   return broadcast_(name, tensor.detach().clone(at::MemoryFormat::Contiguous), root, call);
 }
 
-// Concatenates the ranks' tensors along their first dimension, which may differ between ranks.
+// Concatenates the tensors of all ranks along their first dimension, which may differ between ranks.
 inline RowsHandle allgather_async(const std::string& name, const at::Tensor& tensor, const CallOptions& call = {}) {
   return detail::submit_rows<ronda_allgather_args>(ronda_allgather_async, RONDA_ALLGATHER_ARGS_INIT, name, tensor,
                                                    call);
@@ -188,8 +186,8 @@ inline at::Tensor reducescatter(const std::string& name, const at::Tensor& tenso
   return reducescatter_async(name, tensor, options, call).result();
 }
 
-// Sends `splits` rows of the tensor to each rank, and receives the ranks' rows in the order of ranks. Without `splits`
-// each rank gets equally many rows, so the number of rows must be a multiple of the number of ranks.
+// Sends `splits[i]` rows of the tensor to the i-th rank, and receives rows from every rank, in rank order. Without
+// `splits`, each rank gets the same number of rows, so the number of rows must be a multiple of the number of ranks.
 inline RowsHandle alltoall_async(const std::string& name, const at::Tensor& tensor,
                                  const std::vector<std::int64_t>& splits = {}, const CallOptions& call = {}) {
   ronda_alltoall_args args = RONDA_ALLTOALL_ARGS_INIT;

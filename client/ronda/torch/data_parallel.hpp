@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Data-parallel training for libtorch's modules, as with PyTorch's DistributedDataParallel.
+// Data-parallel training for libtorch modules, like PyTorch's DistributedDataParallel.
 #ifndef RONDA_CLIENT_RONDA_TORCH_DATA_PARALLEL_HPP_
 #define RONDA_CLIENT_RONDA_TORCH_DATA_PARALLEL_HPP_
 
@@ -36,23 +36,22 @@ struct DistributedDataParallelOptions {
   int root = 0;                   // the rank whose parameters and buffers all ranks start with
   bool broadcast_buffers = true;  // copies root's buffers (BatchNorm has some) before each forward() in training
 
-  // With find_unused_parameters, a parameter that no rank has used keeps its previous gradient. Often such a parameter
-  // has no gradient, so the optimizer does not change the parameter. The option costs a small allreduce per step.
-  // Without the option, a parameter that no rank has used gets a gradient of zeros.
+  // With find_unused_parameters, a parameter that no rank has used keeps its previous gradient. Often that gradient is
+  // undefined, so the optimizer leaves the parameter unchanged. The option costs a small allreduce per step. Without
+  // the option, such a parameter gets a gradient of zeros.
   bool find_unused_parameters = false;
 
-  // With uneven_inputs, ranks may have different numbers of batches, and call join() after their last batch. Before
-  // each broadcast of buffers, a small allreduce finds the highest rank that has not joined, and the buffers of that
-  // rank are broadcast.
+  // With uneven_inputs, ranks may have different numbers of batches, and call join() after their last one. Before each
+  // buffer broadcast, a small allreduce finds the highest rank that has not joined; that rank's buffers are broadcast.
   bool uneven_inputs = false;
 
   // How gradients are reduced. `backward_passes_per_step` must be 1; use no_sync() for several passes. With
-  // `skip_on_overflow` the program itself must skip its optimizer's step if overflowed() returns true.
+  // `skip_on_overflow`, the program itself must skip its optimizer step when overflowed() returns true.
   DistributedOptimizerOptions reduction = {};
 };
 
-// Wraps a module, and gives every rank the same parameters at the start. When backward() returns, the gradients are
-// averaged over the ranks; the reductions run while backward still computes other gradients. The program uses its own
+// Wraps a module, and gives every rank the same initial parameters. When backward() returns, the gradients have been
+// averaged over the ranks; they are reduced while backward still computes other gradients. The program uses its own
 // optimizer.
 //
 //   ronda::torch::DistributedDataParallel model(net);            // net: a holder or a shared_ptr
@@ -63,11 +62,11 @@ struct DistributedDataParallelOptions {
 //     adam.step();
 //   }
 //
-// Every rank has the same module, in host memory, and makes the same calls. In each backward() at least one parameter
-// takes part on every rank. Parameters that are frozen when this object is made take no part. Gradients are reduced in
-// place, without copies. backward() throws Error if a gradient cannot be reduced. If backward() has thrown, for
-// instance on this rank alone, the next forward() sends the tensors that the other ranks wait for, and drops this
-// rank's gradients. After such an error, the other ranks' gradients of this step are undefined.
+// Every rank must have the same module, in host memory, and make the same calls. In each backward(), at least one
+// parameter must take part on every rank. Parameters that are frozen when this object is created do not take part.
+// Gradients are reduced in place, without copies. backward() throws Error if a gradient cannot be reduced. After a
+// backward() that threw, for instance on this rank alone, the next forward() submits the tensors for which the other
+// ranks wait, and drops this rank's gradients. The gradients of the other ranks are then undefined for this step.
 //
 // Thread-compatible. The destructor waits for operations in flight.
 template <class Module>
@@ -90,7 +89,7 @@ class DistributedDataParallel {
                                    const DistributedDataParallelOptions& options = {})
       : DistributedDataParallel(module.ptr(), options) {}
 
-  // A DistributedDataParallel cannot be copied, because the hooks refer to it.
+  // Not copyable, because the hooks refer to this object.
   DistributedDataParallel(const DistributedDataParallel&) = delete;
   DistributedDataParallel& operator=(const DistributedDataParallel&) = delete;
 
@@ -106,8 +105,8 @@ class DistributedDataParallel {
     return forward(std::forward<Arguments>(arguments)...);
   }
 
-  // As long as the returned object lives, backward() only adds to this rank's gradients and does not reduce the
-  // gradients. The first backward() after the end of the returned object reduces the sums of the gradients.
+  // While the returned object exists, backward() only accumulates this rank's gradients and does not reduce them. The
+  // first backward() after that reduces the accumulated gradients.
   //
   //   { const auto guard = model.no_sync();  loss(model(first), ...).backward(); }
   //   loss(model(second), ...).backward();
@@ -124,22 +123,22 @@ class DistributedDataParallel {
   };
   [[nodiscard]] NoSync no_sync() { return NoSync(&synchronizes_); }
 
-  // Call this function when this rank has no more batches. The other ranks' reductions go on without this rank until
-  // all ranks have joined. When all ranks have joined, this rank gets the parameters and buffers of the last rank that
-  // joined, because this rank has missed steps. Averages do not count ranks that have joined, unless `absent` says
-  // otherwise. Returns the last rank that joined. If the program continues the training, it must also broadcast the
-  // optimizer's state from that rank.
+  // Must be called when this rank has no more batches. The reductions of the other ranks then continue without this
+  // rank until all ranks have joined. After that, this rank gets the parameters and buffers of the rank that joined
+  // last, because it has missed steps. Averages do not count ranks that have joined, unless `absent` says otherwise.
+  // Returns the rank that joined last. A program that continues training must also broadcast the optimizer state from
+  // that rank.
   int join(Absent absent = Absent::not_counted) {
     const int last = ronda::join(options_.reduction.call.process_set, absent);
     broadcast_parameters(module_, last, options_.reduction.call);
     return last;
   }
 
-  // With skip_on_overflow, these functions do the same as in ronda::DistributedOptimizer, for the last backward().
+  // With skip_on_overflow, these functions work as in ronda::DistributedOptimizer, for the last backward().
   bool overflowed() const noexcept { return gradients_.reducer().overflowed(); }
   std::string_view overflowed_gradient() const noexcept { return gradients_.reducer().overflowed_gradient(); }
 
-  // Returns the gradients of the parameters that take part, with their addresses in the last backward().
+  // Returns the gradients of the parameters that take part, with the addresses they had in the last backward().
   const std::vector<Tensor>& gradients() const noexcept { return gradients_.reducer().gradients(); }
 
   const std::shared_ptr<Module>& module() const noexcept { return module_; }
@@ -157,8 +156,8 @@ class DistributedDataParallel {
     if (is_first) ::torch::autograd::Engine::get_default_engine().queue_callback([this] { backward_ends(); });
   }
 
-  // Submits the rest of this rank's gradients after a backward() that has ended with an exception, because the other
-  // ranks wait for these gradients. Then drops this rank's gradients.
+  // After a backward() that threw, submits the rest of this rank's gradients, because the other ranks wait for them.
+  // Then drops this rank's gradients.
   void finish_failed_backward() {
     try {
       backward_ends();
@@ -206,8 +205,8 @@ class DistributedDataParallel {
 
 namespace detail {
 
-// Returns a copy of the module with its own parameters. The same parameters are frozen as in the module, and the same
-// submodules are in training mode.
+// Returns a copy of the module with parameters of its own. The copy has the same frozen parameters, and the same
+// submodules in training mode.
 template <class Module>
 std::shared_ptr<Module> copy_of(const Module& module) {
   std::shared_ptr<Module> copy = std::dynamic_pointer_cast<Module>(module.clone());
@@ -222,8 +221,8 @@ std::shared_ptr<Module> copy_of(const Module& module) {
 
 }  // namespace detail
 
-// Trains a module on `ranks` threads of this process. Each thread runs `body` as a rank of a job (run_threads). On CPUs
-// this function can replace PyTorch's nn.DataParallel; it needs no launcher.
+// Trains a module on `ranks` threads of this process. Each thread runs `body` as a rank of a job (run_threads). On
+// CPUs, this replaces PyTorch's nn.DataParallel; it needs no launcher.
 //
 //   ronda::torch::data_parallel(4, net, [&](auto& model) {       // a DistributedDataParallel
 //     torch::optim::SGD sgd(model->parameters(), 0.1);
@@ -233,11 +232,11 @@ std::shared_ptr<Module> copy_of(const Module& module) {
 //       sgd.step();
 //   });
 //
-// Rank 0 trains `module` itself, so `module` has the result. The other ranks train copies of `module`, which must
+// Rank 0 trains `module` itself, so `module` holds the result. The other ranks train copies of `module`, which must
 // therefore be a Cloneable, like libtorch's own modules. libtorch's threads are divided among the ranks. As in
 // run_threads(), the calling thread is not a rank.
 //
-// Throws Error (RONDA_ERROR_INVALID_ARGUMENT) if `ranks` is below 1 or an option of DistributedDataParallel is wrong.
+// Throws Error (RONDA_ERROR_INVALID_ARGUMENT) if `ranks` is below 1 or an option of DistributedDataParallel is invalid.
 // Also throws the first exception that leaves `body`, and libtorch's exception for a module without clone().
 template <class Module, class Body>
 void data_parallel(int ranks, const std::shared_ptr<Module>& module, const Body& body,

@@ -30,15 +30,15 @@ namespace torch {
 namespace detail {
 
 // Calls target->gradient_accumulated(i) each time backward has accumulated the gradient of parameters[i], in the thread
-// that has accumulated the gradient. If the parameters are in host memory, this is the thread that called backward().
-// The destructor removes the hooks. `target` must outlive this object.
+// that accumulated it. For parameters in host memory, this is the thread that called backward(). The destructor removes
+// the hooks. `target` must outlive this object.
 template <class Target>
 class GradientHooks {
  public:
   GradientHooks(const std::vector<at::Tensor>& parameters, Target* target) {
     for (std::size_t i = 0; i < parameters.size(); ++i) {
-      // The parameter does not own its node, so `hooks_` keeps the node alive. libtorch calls the hook after each
-      // accumulation by the node.
+      // The parameter does not own its node, so `hooks_` keeps the node alive. libtorch calls the hook each time the
+      // node has accumulated a gradient.
       NodePointer node = ::torch::autograd::impl::grad_accumulator(parameters[i]);
       const std::uintptr_t key = node->add_post_hook(std::make_unique<Hook>(target, i));
       hooks_.push_back({std::move(node), key});
@@ -75,14 +75,13 @@ class GradientHooks {
   std::vector<Installed> hooks_;
 };
 
-// A ronda::GradientReducer over the gradients of libtorch's parameters. The class looks up a gradient's address each
-// time the gradient is announced, because the first backward allocates the gradient, and programs may replace or drop
-// it.
+// A ronda::GradientReducer for the gradients of libtorch parameters. Looks up a gradient's address each time the
+// gradient is announced, because the first backward allocates the gradient, and programs may replace or drop it.
 //
 // Thread-compatible.
 class ParameterReducer {
  public:
-  // `owner` is the prefix of error texts. Parameters without requires_grad() take no part.
+  // Error texts begin with `owner`. Parameters without requires_grad() do not take part.
   ParameterReducer(std::string owner, const NamedTensors& named_parameters, const DistributedOptimizerOptions& options)
       : owner_(std::move(owner)),
         parameters_(trainable(named_parameters)),
@@ -104,17 +103,18 @@ class ParameterReducer {
     return false;
   }
 
-  // Call this function after backward has added to the gradient of parameter `index`.
+  // Must be called after backward has added to the gradient of parameter `index`.
   void gradient_accumulated(std::size_t index) {
-    // libtorch's engine may call a hook in its own thread. If ranks are threads, that thread does not know its rank.
+    // libtorch's engine may call a hook in a thread of its own. If ranks are threads, that thread does not know its
+    // rank yet.
     if (ronda::current() != rank_) ronda::make_current(rank_);
     void* const place = place_of(index);
-    announced_[index] = 1;  // also if the submission fails: synchronize() returns its error
+    announced_[index] = 1;  // even if the submission fails: synchronize() returns its error
     reducer_.gradient_ready_at(index, place);
   }
 
-  // Waits until all gradients are reduced. A gradient that was not announced is reduced with its present value, so that
-  // the sum is the same as in a single process. If a parameter has no gradient, it gets a gradient of zeros.
+  // Waits until all gradients are reduced. A gradient that was not announced is reduced with its current value, so that
+  // the sum is the same as in a single process. A parameter without a gradient gets a gradient of zeros.
   void synchronize() {
     if (reducer_.synchronized()) return;
     std::exception_ptr first_error;
@@ -130,7 +130,7 @@ class ParameterReducer {
     status.throw_if_error();
   }
 
-  // Calls synchronize(), and then `apply`, unless the step is skipped.
+  // Calls synchronize() and then, unless the step is skipped, `apply`.
   template <class Apply>
   void step(const Apply& apply) {
     synchronize();
@@ -149,7 +149,7 @@ class ParameterReducer {
     return parameters;
   }
 
-  // Returns the gradients of the trainable parameters, in the parameters' order, without addresses.
+  // Returns the gradients of the trainable parameters, in parameter order, without addresses.
   std::vector<Tensor> gradients_of(const NamedTensors& named_parameters) const {
     std::vector<Tensor> gradients;
     for (const auto& item : distinct(named_parameters)) {
@@ -172,8 +172,8 @@ class ParameterReducer {
     }
   }
 
-  // Returns the address of the elements of the parameter's gradient, in row-major order. The elements stay at this
-  // address during the step, even if the program drops the gradient.
+  // Returns the address of the parameter's gradient. Its elements are in row-major order, and stay at this address
+  // during the step, even if the program drops the gradient.
   void* place_of(std::size_t index) {
     const ::torch::NoGradGuard no_grad;
     at::Tensor& gradient = parameters_[index].mutable_grad();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Makes libtorch's optimizers use gradients that are averaged over the ranks.
+// Makes libtorch optimizers use gradients that are averaged over the ranks.
 #ifndef RONDA_CLIENT_RONDA_TORCH_OPTIMIZER_HPP_
 #define RONDA_CLIENT_RONDA_TORCH_OPTIMIZER_HPP_
 
@@ -23,8 +23,8 @@ namespace ronda {
 inline namespace abi1 {
 namespace torch {
 
-// Wraps a libtorch optimizer. The wrapper reduces each gradient as soon as backward has accumulated it, while backward
-// computes the other gradients. step() applies the reduced gradients.
+// Wraps a libtorch optimizer. Reduces each gradient as soon as backward has accumulated it, while backward computes the
+// other gradients. step() applies the reduced gradients.
 //
 //   torch::optim::SGD sgd(net->parameters(), 0.1);
 //   ronda::torch::DistributedOptimizer optimizer(sgd, net->named_parameters());
@@ -35,14 +35,14 @@ namespace torch {
 //     optimizer.step();
 //   }
 //
-// This class takes the options of ronda::DistributedOptimizer, where groups list the names of parameters. Hooks
-// announce the gradients. Every rank has parameters of the same names, shapes and dtypes, in host memory. A parameter
-// that a step has not used takes part on every rank with the gradient that it has, or with zeros. Parameters that are
-// frozen (requires_grad() is false) when this object is made take no part. A gradient that is not contiguous is
-// replaced by a contiguous one.
+// Takes the options of ronda::DistributedOptimizer; groups list parameter names. Hooks announce the gradients. Every
+// rank must have parameters with the same names, shapes and dtypes, in host memory. A parameter that a step has not
+// used takes part on every rank with its existing gradient, or with zeros. Parameters that are frozen (requires_grad()
+// is false) when this object is created do not take part. A gradient that is not contiguous is replaced by a contiguous
+// one.
 //
-// Backward runs `backward_passes_per_step` times per step, and throws if it runs again before step() has returned.
-// After an error of step() a new step begins: call zero_grad().
+// Backward must run `backward_passes_per_step` times per step; it throws if it runs more often before step() has
+// returned. After an error from step(), a new step begins: call zero_grad().
 //
 // Thread-compatible. The optimizer must outlive this object. The destructor waits for operations in flight.
 class DistributedOptimizer {
@@ -59,7 +59,7 @@ class DistributedOptimizer {
     check_names(named_parameters);
   }
 
-  // A DistributedOptimizer cannot be copied, because the hooks refer to it.
+  // Not copyable, because the hooks refer to this object.
   DistributedOptimizer(const DistributedOptimizer&) = delete;
   DistributedOptimizer& operator=(const DistributedOptimizer&) = delete;
 
@@ -73,21 +73,22 @@ class DistributedOptimizer {
     optimizer_.zero_grad();
   }
 
-  // Waits until all gradients are reduced, so that the program can inspect or clip them before step(). A second call of
-  // synchronize() in the same step does nothing.
+  // Waits until all gradients are reduced, so that the program can inspect or clip them before step(). Does nothing if
+  // called again in the same step.
   // Errors: the error of the first gradient whose submission or operation failed.
   void synchronize() { gradients_.synchronize(); }
 
-  // Calls synchronize(), unless the program has called it in this step. After that, the optimizer applies the
+  // Calls synchronize(), unless the program has already done so in this step. Then lets the optimizer apply the
   // gradients, unless the step is skipped because of an overflow. Errors: as synchronize(). Does not catch exceptions
-  // of the optimizer.
+  // thrown by the optimizer.
   void step() {
     gradients_.step([this] { optimizer_.step(); });
   }
 
-  // A step for optimizers that evaluate the loss several times per step, such as LBFGS. `closure` drops the gradients,
-  // computes the loss, calls its backward() and returns the loss. In each evaluation the optimizer gets the loss
-  // averaged over all ranks, and so makes the same decisions on each rank. Returns what the optimizer's step() returns.
+  // A step for optimizers that evaluate the loss several times per step, such as LBFGS. `closure` must drop the
+  // gradients, compute the loss, call its backward() and return the loss. In each evaluation, the optimizer gets the
+  // loss averaged over all ranks, so it makes the same decisions on every rank. Returns what the optimizer's step()
+  // returns.
   // Errors: as step(); RONDA_ERROR_INVALID_ARGUMENT with skip_on_overflow.
   at::Tensor step(const ::torch::optim::Optimizer::LossClosure& closure) {
     if (skips_)
@@ -99,8 +100,7 @@ class DistributedOptimizer {
     });
   }
 
-  // The following functions do the same as in ronda::DistributedOptimizer. The result of gradients() has the addresses
-  // of the last step.
+  // The following functions work as in ronda::DistributedOptimizer. gradients() returns the addresses of the last step.
   bool overflowed() const noexcept { return gradients_.reducer().overflowed(); }
   std::string_view overflowed_gradient() const noexcept { return gradients_.reducer().overflowed_gradient(); }
   std::int64_t skipped_steps() const noexcept { return gradients_.reducer().skipped_steps(); }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Copies parameters and optimizer state from one rank to every rank, when a training begins and when it is resumed.
+// Copies parameters and optimizer state from one rank to every rank when training begins or resumes.
 #ifndef RONDA_CLIENT_RONDA_TORCH_PARAMETERS_HPP_
 #define RONDA_CLIENT_RONDA_TORCH_PARAMETERS_HPP_
 
@@ -28,7 +28,7 @@ namespace ronda {
 inline namespace abi1 {
 namespace torch {
 
-// A list of tensors with their names, as module->named_parameters() returns it.
+// A list of named tensors, as returned by module->named_parameters().
 using NamedTensors = ::torch::OrderedDict<std::string, at::Tensor>;
 
 namespace detail {
@@ -43,7 +43,7 @@ const ::torch::nn::Module& module_of(const ::torch::nn::ModuleHolder<Module>& mo
   return *module;
 }
 
-// Returns each defined tensor once, even if a module has the tensor under several names.
+// Returns each defined tensor once, even if a module has it under several names.
 inline NamedTensors distinct(const NamedTensors& tensors) {
   NamedTensors distinct;
   std::unordered_set<const void*> seen;
@@ -55,9 +55,8 @@ inline NamedTensors distinct(const NamedTensors& tensors) {
   return distinct;
 }
 
-// LBFGS has a list of tensors, al, of which only the first are set, and libtorch cannot save undefined tensors. For
-// this reason the function sets the undefined tensors. The values of these tensors do not matter, because LBFGS writes
-// each tensor before it reads it.
+// LBFGS has a list of tensors, al, whose tail is undefined, and libtorch cannot save undefined tensors. This function
+// therefore defines them. Their values do not matter, because LBFGS writes each tensor before it reads it.
 inline void fill_scratch(::torch::optim::Optimizer* optimizer) {
   for (auto& item : optimizer->state()) {
     auto* const state = dynamic_cast<::torch::optim::LBFGSParamState*>(item.second.get());
@@ -74,8 +73,7 @@ inline std::string save_optimizer(::torch::optim::Optimizer& optimizer) {
   ::torch::serialize::OutputArchive state(archive.compilation_unit());
   optimizer.save(state);
   archive.write("optimizer", state);
-  // libtorch 1.13's load() ignores the options of a group that save() has written, so this function also saves the
-  // options.
+  // libtorch 1.13's load() ignores the group options written by save(), so this function saves the options as well.
   for (std::size_t i = 0; i < optimizer.param_groups().size(); ++i) {
     ::torch::serialize::OutputArchive options(archive.compilation_unit());
     optimizer.param_groups()[i].options().serialize(options);
@@ -103,7 +101,7 @@ inline void load_optimizer(const std::string& bytes, ::torch::optim::Optimizer* 
 
 }  // namespace detail
 
-// Copies the tensors of rank `root` to all ranks, all at the same time. Every rank passes the same names, shapes and
+// Copies the tensors of rank `root` to all ranks, all at the same time. Every rank must pass the same names, shapes and
 // dtypes.
 inline void broadcast_parameters(const NamedTensors& tensors, int root = 0, const CallOptions& call = {}) {
   std::vector<detail::Rows> rows;
@@ -123,17 +121,16 @@ template <class Module>
 void broadcast_parameters(const Module& module, int root = 0, const CallOptions& call = {}) {
   const ::torch::nn::Module& whole = detail::module_of(module);
   NamedTensors tensors = whole.named_parameters();
-  // update() loses nothing, because a parameter and a buffer of a module cannot have the same name.
+  // update() overwrites nothing, because a parameter and a buffer of a module cannot have the same name.
   tensors.update(whole.named_buffers());
   broadcast_parameters(tensors, root, call);
 }
 
 // Copies an optimizer's state (momentum, moments, step counters) and options (learning rates, ...) from rank `root` to
-// all ranks. On all ranks the optimizers must have the same class, and parameters of the same shapes in the same
-// groups. broadcast_optimizer_state() works for all of libtorch's optimizers. Other optimizers need save(), load(), and
-// options with serialize().
+// all ranks. On all ranks, the optimizers must have the same class, and parameters with the same shapes in the same
+// groups. Works for all of libtorch's optimizers. Other optimizers need save(), load(), and options with serialize().
 // Errors: the errors of broadcast_object(); RONDA_ERROR_INVALID_ARGUMENT on every rank, with root's error text, if
-// root's state cannot be saved. Does not catch exceptions of the optimizer's load().
+// root's state cannot be saved. Does not catch exceptions thrown by the optimizer's load().
 inline void broadcast_optimizer_state(::torch::optim::Optimizer& optimizer, int root = 0,
                                       const CallOptions& call = {}) {
   const bool is_root = ronda::rank() == root;

@@ -26,7 +26,7 @@ using training::DistributedSamplerOptions;
 using training::DistributedSamplerState;
 using training::Tail;
 
-// The sampler training::DistributedSampler in the form that libtorch's data loaders need.
+// Adapts training::DistributedSampler to libtorch's data loaders.
 //
 //   ronda::torch::DistributedSampler sampler(dataset.size().value());
 //   auto loader = torch::data::make_data_loader(std::move(dataset), sampler, /*batch_size=*/32);
@@ -35,8 +35,8 @@ using training::Tail;
 //     for (auto& batch : *loader) ...
 //   }
 //
-// All copies of a sampler share one state, so calls on the program's sampler also take effect in the loader's copy. A
-// loader with workers takes samples in advance, and state() counts these samples as taken.
+// All copies of a sampler share one state, so calls on the program's sampler also affect the loader's copy. A loader
+// with workers takes samples in advance; state() counts these as taken.
 //
 // Thread-compatible. A loader calls the sampler in the thread that iterates over the loader.
 class DistributedSampler : public ::torch::data::samplers::Sampler<> {
@@ -52,7 +52,7 @@ class DistributedSampler : public ::torch::data::samplers::Sampler<> {
   // same order.
   void set_epoch(std::int64_t epoch) { shared_->sampler.set_epoch(epoch); }
 
-  // Returns the number of samples that this rank will still get in this epoch, which is the same on every rank.
+  // Returns how many more samples this rank gets in this epoch; the number is the same on every rank.
   std::size_t remaining() const noexcept { return static_cast<std::size_t>(shared_->sampler.remaining()); }
 
   DistributedSamplerState state() const noexcept { return shared_->sampler.state(); }
@@ -63,9 +63,9 @@ class DistributedSampler : public ::torch::data::samplers::Sampler<> {
     shared_->is_resumed = true;
   }
 
-  // The loader calls reset() and next(). reset() begins the epoch again, unless the program has just called
-  // set_state().
-  // reset() throws Error (RONDA_ERROR_INVALID_ARGUMENT) if the dataset's size has changed, which needs a new sampler.
+  // Called by the loader, like next(). reset() restarts the epoch, unless the program has just called set_state().
+  // reset() throws Error (RONDA_ERROR_INVALID_ARGUMENT) if the dataset's size has changed, which requires a new
+  // sampler.
   void reset(::torch::optional<std::size_t> new_size = ::torch::nullopt) override {
     const auto size = static_cast<std::size_t>(shared_->sampler.size());
     if (new_size.value_or(size) != size) {

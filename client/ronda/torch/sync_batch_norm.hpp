@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Batch normalization whose mean and variance are computed from the batches of all ranks.
+// Batch normalization with the mean and variance over the batches of all ranks.
 #ifndef RONDA_CLIENT_RONDA_TORCH_SYNC_BATCH_NORM_HPP_
 #define RONDA_CLIENT_RONDA_TORCH_SYNC_BATCH_NORM_HPP_
 
@@ -42,7 +42,7 @@ inline at::Tensor per_channel(const at::Tensor& channels, const at::Tensor& like
   return channels.view(shape);
 }
 
-// Returns all dimensions of the input except the second, which is the channel.
+// Returns all dimensions of the input except the second, the channel dimension.
 inline std::vector<std::int64_t> dimensions_of_channel(const at::Tensor& input) {
   std::vector<std::int64_t> dimensions = {0};
   for (std::int64_t dimension = 2; dimension < input.dim(); ++dimension) dimensions.push_back(dimension);
@@ -53,10 +53,10 @@ inline at::Tensor widen(const at::Tensor& input) {
   return input.to(c10::promoteTypes(input.scalar_type(), at::kFloat));
 }
 
-// Each rank's count, mean and sum of squared deviations are combined as in Chan, Golub and LeVeque, "Updating formulae
-// and a pairwise algorithm for computing sample variances", Stanford CS-TR-79-773, 1979. The method of Chan et al.
-// loses no digits if the mean is large. The tensors that the ranks exchange have no name. Ronda matches these tensors
-// by their order, which is the same on every rank.
+// Combines the count, mean and sum of squared deviations of each rank as in Chan, Golub and LeVeque, "Updating formulae
+// and a pairwise algorithm for computing sample variances", Stanford CS-TR-79-773, 1979. This method loses no precision
+// if the mean is large. The tensors that the ranks exchange are unnamed: they are matched by their order, which is the
+// same on every rank.
 inline ChannelStatistics statistics_over_ranks(const at::Tensor& input, const CallOptions& call) {
   const at::Tensor wide = widen(input);
   const std::int64_t channels = input.size(1);
@@ -74,13 +74,13 @@ inline ChannelStatistics statistics_over_ranks(const at::Tensor& input, const Ca
   return all;
 }
 
-// Computes (x - mean) / sqrt(variance + eps) * weight + bias. Backward sums its terms over all ranks, because the mean
-// and the variance depend on the batches of all ranks.
+// Computes (x - mean) / sqrt(variance + eps) * weight + bias. Backward sums its terms over all ranks, because mean and
+// variance depend on the batches of all ranks.
 class NormalizeOverRanks : public ::torch::autograd::Function<NormalizeOverRanks> {
  public:
-  // Returns the output, and then the mean, the variance and the count, from which the caller updates the running
-  // statistics. `weight` and `bias` are optional, because libtorch accepts no undefined tensors as arguments of this
-  // function.
+  // Returns the output, followed by the mean, the variance and the count, from which the caller updates the running
+  // statistics. `weight` and `bias` are optionals, because libtorch does not accept undefined tensors as arguments
+  // here.
   static ::torch::autograd::variable_list forward(::torch::autograd::AutogradContext* context, const at::Tensor& input,
                                                   const c10::optional<at::Tensor>& weight,
                                                   const c10::optional<at::Tensor>& bias, double eps,
@@ -105,7 +105,7 @@ class NormalizeOverRanks : public ::torch::autograd::Function<NormalizeOverRanks
     const at::Tensor of_bias = gradient.sum(dimensions);
     const at::Tensor of_weight = (gradient * normal).sum(dimensions);
     at::Tensor of_input;
-    // Either all ranks need the gradient of the input or none does, because all ranks have the same modules.
+    // Either all ranks need the input gradient or none does, because all ranks have the same modules.
     if (context->needs_input_grad(0)) {
       const CallOptions call = call_of(context->saved_data["process_set"].toInt());
       const at::Tensor sums = allreduce_("", at::stack({of_bias, of_weight}), {Op::Sum}, call) / count;
@@ -127,18 +127,18 @@ class NormalizeOverRanks : public ::torch::autograd::Function<NormalizeOverRanks
 
 }  // namespace detail
 
-// SyncBatchNorm is libtorch's BatchNorm for any number of dimensions, with the mean and variance over the batches of
-// all ranks. The ranks together compute the result that a single process computes with the whole batch. The parameters,
-// buffers and options are those of BatchNorm, so each class can read files that the other class has written. Every rank
-// of the process set must call forward() equally often. The ranks' batches may have different sizes, and may be empty.
-// In evaluation mode the module computes the same as BatchNorm.
+// libtorch's BatchNorm for any number of dimensions, with the mean and variance over the batches of all ranks. The
+// ranks together compute what a single process would compute for the combined batch. The parameters, buffers and
+// options are those of BatchNorm, so each class can read files written by the other. Every rank of the process set must
+// call forward() the same number of times. Batches may differ in size between ranks, and may be empty. In evaluation
+// mode, the module computes the same as BatchNorm.
 class SyncBatchNormImpl : public ::torch::nn::NormImplBase<2, SyncBatchNormImpl, ::torch::nn::BatchNormOptions> {
  public:
   explicit SyncBatchNormImpl(const ::torch::nn::BatchNormOptions& options, const ProcessSet& process_set = {})
       : NormImplBase(options), process_set_(process_set) {}
 
-  // Normalizes `input`, of shape (N, C, ...). Throws libtorch's c10::Error for other shapes; also throws the errors of
-  // an allgather.
+  // Normalizes `input`, of shape (N, C, ...). Throws libtorch's c10::Error for other shapes, and the errors of an
+  // allgather.
   at::Tensor forward(const at::Tensor& input) {
     _check_input_dim(input);
     if (!is_training() && options.track_running_stats()) {
@@ -181,7 +181,7 @@ class SyncBatchNormImpl : public ::torch::nn::NormImplBase<2, SyncBatchNormImpl,
     return tensor.defined() ? c10::optional<at::Tensor>(tensor) : c10::nullopt;
   }
 
-  // Updates the running statistics as libtorch does, with the variance divided by the count minus one.
+  // Updates the running statistics as libtorch does, with the unbiased variance (divided by the count minus one).
   void track(const at::Tensor& mean, const at::Tensor& variance, const at::Tensor& count) {
     const ::torch::NoGradGuard no_grad;
     num_batches_tracked += 1;
@@ -194,7 +194,7 @@ class SyncBatchNormImpl : public ::torch::nn::NormImplBase<2, SyncBatchNormImpl,
   ProcessSet process_set_;
 };
 
-// The libtorch module holder (a shared pointer) of SyncBatchNormImpl.
+// The libtorch module holder (a shared pointer) for SyncBatchNormImpl.
 class SyncBatchNorm : public ::torch::nn::ModuleHolder<SyncBatchNormImpl> {
  public:
   using ::torch::nn::ModuleHolder<SyncBatchNormImpl>::ModuleHolder;
@@ -217,8 +217,8 @@ inline std::shared_ptr<SyncBatchNormImpl> synchronized_form(const ::torch::nn::M
   return nullptr;
 }
 
-// Converts the members of each Sequential if `do_convert` is set. If `do_convert` is not set, only looks for modules
-// that cannot be converted.
+// If `do_convert` is set, converts the BatchNorms in each Sequential. Otherwise only looks for modules that cannot be
+// converted.
 inline void convert_children(::torch::nn::Module& module, const std::string& path, const ProcessSet& process_set,
                              bool do_convert) {
   auto* const sequential = module.as<::torch::nn::Sequential>();
@@ -241,11 +241,11 @@ inline void convert_children(::torch::nn::Module& module, const std::string& pat
 
 }  // namespace detail
 
-// Replaces each BatchNorm in a Sequential by a SyncBatchNorm. The Sequential may be `module` itself, or a part of
-// `module`. Each SyncBatchNorm shares its parameters and buffers with the BatchNorm that it replaces, so an optimizer
-// of these parameters keeps working. `module` is a shared_ptr to a module, or a holder. If a class of the program has a
-// BatchNorm as a member, the member cannot be replaced, because C++ fixes the member's type.
-// Throws Error (RONDA_ERROR_INVALID_ARGUMENT) with the name of the first such member, and then replaces nothing.
+// Replaces each BatchNorm in a Sequential, which may be `module` itself or nested in it, by a SyncBatchNorm. Each
+// SyncBatchNorm shares the parameters and buffers of the BatchNorm that it replaces, so an optimizer of these
+// parameters keeps working. `module` is a shared_ptr to a module, or a holder. A BatchNorm that is a data member of one
+// of the program's classes cannot be replaced, because C++ fixes the member's type.
+// Throws Error (RONDA_ERROR_INVALID_ARGUMENT) with the name of the first such member; nothing is replaced in that case.
 template <class Module>
 void convert_sync_batchnorm(const std::shared_ptr<Module>& module, const ProcessSet& process_set = {}) {
   for (const bool do_convert : {false, true}) detail::convert_children(*module, "", process_set, do_convert);

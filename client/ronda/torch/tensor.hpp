@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Converts libtorch's tensors to Ronda's.
+// Converts libtorch tensors to Ronda tensors.
 #ifndef RONDA_CLIENT_RONDA_TORCH_TENSOR_HPP_
 #define RONDA_CLIENT_RONDA_TORCH_TENSOR_HPP_
 
@@ -16,7 +16,7 @@
 namespace ronda {
 inline namespace abi1 {
 // Functions in this file throw Error, and do not catch libtorch's own exceptions. In this namespace, `torch` means
-// ronda::torch, so libtorch's names need two colons in front, for example ::torch::nn.
+// ronda::torch, so libtorch names need a leading `::`, as in ::torch::nn.
 namespace torch {
 namespace detail {
 
@@ -49,9 +49,8 @@ inline std::optional<ronda_dtype> dtype_of(at::ScalarType type) noexcept {
 
 inline Error invalid(const std::string& what) { return Error(RONDA_ERROR_INVALID_ARGUMENT, what); }
 
-// Throws Error for tensors that no operation accepts, including those in a GPU's memory. For a tensor in a GPU's
-// memory, the code would need the CUDA stream that computes the tensor. Only libtorch's CUDA library knows the CUDA
-// stream, and a program for CPUs does not have that library.
+// Throws Error for tensors that no operation accepts, including those in GPU memory. Tensors in GPU memory would need
+// the CUDA stream that computes them, which only libtorch's CUDA library knows; CPU programs do not have that library.
 inline void check(const std::string& name, const at::Tensor& tensor) {
   const auto refuse = [&](const std::string& why) { return invalid("tensor '" + name + "' " + why); };
   if (!tensor.defined()) throw refuse("is undefined");
@@ -70,11 +69,10 @@ inline void mark_written(const at::Tensor& tensor) {
   if (!tensor.is_inference()) tensor.unsafeGetTensorImpl()->bump_version();
 }
 
-// The elements of a tensor in row-major order. The elements are in the tensor's own memory if possible, and otherwise
-// in a copy.
+// The elements of a tensor in row-major order: in the tensor's own memory if possible, otherwise in a copy.
 class Rows {
  public:
-  // Throws Error (RONDA_ERROR_INVALID_ARGUMENT) if check() refuses the tensor.
+  // Throws Error (RONDA_ERROR_INVALID_ARGUMENT) if check() rejects the tensor.
   Rows(const std::string& name, const at::Tensor& tensor) : tensor_(tensor) {
     check(name, tensor);
     rows_ = tensor.detach().contiguous();
@@ -82,8 +80,7 @@ class Rows {
 
   const at::Tensor& get() const noexcept { return rows_; }
 
-  // Tells this object that the elements have been written. If the elements are in a copy, the function copies them back
-  // to the tensor.
+  // Must be called after the elements have been written. If they are in a copy, copies them back to the tensor.
   void written() const {
     if (rows_.data_ptr() != tensor_.data_ptr()) {
       const ::torch::NoGradGuard no_grad;
@@ -99,14 +96,14 @@ class Rows {
 
 }  // namespace detail
 
-// Returns a Ronda tensor that refers to the memory of a libtorch tensor in host memory. The libtorch tensor must live
-// until all operations on it have ended.
+// Returns a Ronda tensor that refers to the host memory of a libtorch tensor. The libtorch tensor must outlive all
+// operations on the result.
 //
 //   ronda::allreduce(ronda::torch::view("w", w));
 //
 // Throws Error (RONDA_ERROR_INVALID_ARGUMENT) if the tensor is undefined, sparse, on a device, of a type that Ronda
-// does not know, or not contiguous. The operations of collectives.hpp, unlike this function, also take tensors that are
-// not contiguous.
+// does not support, or not contiguous. The operations of collectives.hpp, unlike this function, also accept tensors
+// that are not contiguous.
 inline Tensor view(std::string name, const at::Tensor& tensor) {
   detail::check(name, tensor);
   if (!tensor.is_contiguous()) throw detail::invalid("tensor '" + name + "' is not contiguous");

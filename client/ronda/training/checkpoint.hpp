@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Saves the state of a training to disk as checkpoints. A checkpoint is saved completely or not at all.
+// Saves training state to disk as checkpoints. A checkpoint is saved completely or not at all.
 #ifndef RONDA_CLIENT_RONDA_TRAINING_CHECKPOINT_HPP_
 #define RONDA_CLIENT_RONDA_TRAINING_CHECKPOINT_HPP_
 
@@ -50,15 +50,15 @@ struct Resumed {
 //     if (stop) break;
 //   }
 //
-// A file is written under a temporary name, forced to the disk, and then renamed. The earlier checkpoints therefore
-// remain intact if a job is killed, a disk is full, or a machine loses its power. Each file has a checksum, by which a
-// resuming job recognizes and ignores damaged files.
+// A file is written under a temporary name, synced to disk, and then renamed. Earlier checkpoints therefore remain
+// intact if a job is killed, a disk is full, or a machine loses power. Each file has a checksum, so that a resuming job
+// recognizes and skips damaged files.
 //
-// Thread-compatible. Every rank must make the same calls with tensors of the same names, shapes and dtypes, in host
+// Thread-compatible. Every rank must make the same calls, with tensors of the same names, shapes and dtypes, in host
 // memory.
 class Checkpoints {
  public:
-  // The constructor throws Error (RONDA_ERROR_INVALID_ARGUMENT) if an option is out of range.
+  // Throws Error (RONDA_ERROR_INVALID_ARGUMENT) if an option is out of range.
   explicit Checkpoints(CheckpointOptions options) : options_(std::move(options)) {
     check(!options_.folder.empty(), "there is no folder");
     check(!options_.name.empty() && options_.name.find('/') == std::string::npos,
@@ -66,12 +66,12 @@ class Checkpoints {
     check(options_.keep >= 1, "keep is " + std::to_string(options_.keep) + ": it must be at least 1");
   }
 
-  // Saves `tensors`, and rank 0's bytes `extra`, as the state after step `step`, which is at least 0. Returns on every
-  // rank when the file is safe on rank 0's disk. Removes the oldest files if there are more than `keep`.
-  // Errors, the same on every rank: RONDA_ERROR_INVALID_ARGUMENT (step; a tensor in a GPU's memory);
-  // RONDA_ERROR_INTERNAL with the system's reason and the file; RONDA_ERROR_OUT_OF_MEMORY; the errors of
-  // broadcast_object(). If the file could not be written, nothing is left of the file, or only an unfinished file that
-  // the next save replaces. If only the folder could not be forced to the disk, the new file exists and is complete.
+  // Saves `tensors`, and rank 0's `extra` bytes, as the state after step `step`, which must be at least 0. Returns on
+  // every rank once the file is safely on rank 0's disk. Removes the oldest files if there are more than `keep`.
+  // Errors, the same on every rank: RONDA_ERROR_INVALID_ARGUMENT (step; a tensor in GPU memory); RONDA_ERROR_INTERNAL
+  // with the system's reason and the file; RONDA_ERROR_OUT_OF_MEMORY; the errors of broadcast_object(). If the file
+  // could not be written, at most an unfinished file is left, which the next save replaces. If only the sync of the
+  // folder failed, the new file exists and is complete.
   Status try_save(std::int64_t step, const std::vector<Tensor>& tensors, std::string_view extra = {}) {
     return on_rank_zero([&] { return write(step, tensors, extra); });
   }
@@ -81,9 +81,9 @@ class Checkpoints {
 
   // Loads the newest undamaged checkpoint into `tensors` on every rank.
   // Errors, the same on every rank: RONDA_ERROR_INVALID_ARGUMENT, with the first difference, if that checkpoint has
-  // other tensors; RONDA_ERROR_INTERNAL, with the system's reason and the file, if rank 0 cannot read the folder, or a
-  // file that may be that checkpoint; RONDA_ERROR_OUT_OF_MEMORY; the errors of broadcast_parameters(). After any of
-  // these errors except RONDA_ERROR_INVALID_ARGUMENT the tensors are undefined.
+  // different tensors; RONDA_ERROR_INTERNAL, with the system's reason and the file, if rank 0 cannot read the folder or
+  // a file that may be that checkpoint; RONDA_ERROR_OUT_OF_MEMORY; the errors of broadcast_parameters(). After any of
+  // these errors except RONDA_ERROR_INVALID_ARGUMENT, the tensors are undefined.
   Result<Resumed> try_resume(const std::vector<Tensor>& tensors) {
     Resumed resumed;
     Status status = on_rank_zero([&] { return read(tensors, &resumed); });
@@ -111,8 +111,8 @@ class Checkpoints {
     if (!holds) throw Error(RONDA_ERROR_INVALID_ARGUMENT, "Checkpoints: " + what);
   }
 
-  // Calls `work` on rank 0, and broadcasts its status to every rank. Rank 0 catches a bad_alloc that `work` throws, and
-  // sends the error to the other ranks, because these ranks wait for rank 0.
+  // Calls `work` on rank 0, and broadcasts its status to every rank. If `work` throws bad_alloc, rank 0 catches it and
+  // broadcasts an error, because the other ranks wait for rank 0.
   template <class Work>
   static Status on_rank_zero(const Work& work) {
     Status own;
@@ -135,7 +135,8 @@ class Checkpoints {
     return Path(options_.folder) / (options_.name + "-" + digits + std::string(kSuffix));
   }
 
-  // Returns the steps for which checkpoint files exist, newest first. Returns no steps if the folder does not exist.
+  // Returns the steps for which checkpoint files exist, newest first. Returns an empty list if the folder does not
+  // exist.
   Result<std::vector<std::int64_t>> steps() const {
     std::vector<std::int64_t> found;
     std::error_code error;
@@ -153,7 +154,7 @@ class Checkpoints {
     return found;
   }
 
-  // Makes the folder and its parent folders, and forces their names to the disk.
+  // Creates the folder and its parent folders, and syncs their directory entries to disk.
   static Status make_folder(const Path& folder) {
     std::error_code error;
     if (std::filesystem::is_directory(folder, error)) return {};
@@ -170,12 +171,12 @@ class Checkpoints {
     if (step < 0) return detail::invalid_argument("Checkpoints: there is no step " + std::to_string(step));
     Status status = make_folder(options_.folder);
     if (!status.ok()) return status;
-    // The unfinished file has the same name for all steps, so a save replaces the unfinished file of a killed job.
+    // The unfinished file has the same name for all steps, so a save replaces the unfinished file left by a killed job.
     const Path unfinished = Path(options_.folder) / (options_.name + ".unfinished");
     status = detail::write_checkpoint(path_of(step).string(), unfinished.string(), step, tensors, extra);
     if (!status.ok()) return status;
-    // At this point the new checkpoint is safe on the disk. If an old file cannot be removed now, the next save removes
-    // the old file.
+    // At this point the new checkpoint is safely on disk. An old file that cannot be removed now is removed by the next
+    // save.
     const Result<std::vector<std::int64_t>> all = steps();
     const std::size_t count = all.ok() ? all.value().size() : 0;
     std::error_code error;

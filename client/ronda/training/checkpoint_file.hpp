@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Writes and reads the file of a checkpoint. A file is written completely or not at all, and is checked before it is
-// read.
+// Writes and reads checkpoint files. A file is written completely or not at all, and is checked before it is read.
 //
-// A file has the following content, with numbers in the machine's byte order:
+// The format of a file, with numbers in the machine's byte order:
 //
 //   "RONDACKP", u32 version, u32 tensors, i64 step, u64 bytes of extra, extra
 //   for each tensor: u32 dtype, u32 dimensions, u64 bytes of its name, i64 each dimension, the name, its elements
@@ -89,8 +88,8 @@ inline Status file_error(const std::string& what, const std::string& path, int e
   return Status(RONDA_ERROR_INTERNAL, "cannot " + what + " " + path + ": " + reason);
 }
 
-// Returns the error for a checkpoint that cannot be read now, although it may be undamaged. The job must not resume
-// with an older checkpoint after this error, because the job would lose the steps in between.
+// Returns the error for a checkpoint that cannot be read now but may be undamaged. After this error, the job must not
+// resume from an older checkpoint, because it would lose the steps in between.
 inline Status unreadable_checkpoint(const std::string& path, int error) {
   const Status reason = file_error("read checkpoint", path, error);
   return Status(reason.code(), reason.message() + ". Resume again when it can be read; or move it to another folder, " +
@@ -113,8 +112,7 @@ struct CheckpointTensor {
   std::uint64_t name_bytes;
 };
 
-// Writes to a file, and computes the checksum of all bytes written. Remembers the first error, and writes nothing after
-// this error.
+// Writes to a file, and computes the checksum of all bytes written. Keeps the first error, and writes nothing after it.
 class CheckpointWriter {
  public:
   explicit CheckpointWriter(std::FILE* file) : file_(file) {}
@@ -126,7 +124,7 @@ class CheckpointWriter {
     if (std::fwrite(data, 1, bytes, file_) != bytes) error_ = errno != 0 ? errno : EIO;
   }
 
-  // Writes the checksum, and forces the file to the disk. Returns the error, or 0.
+  // Writes the checksum, and syncs the file to disk. Returns the error, or 0.
   int finish() {
     const std::uint32_t crc = crc_.value();
     put(&crc, sizeof(crc));
@@ -165,7 +163,7 @@ inline Status check_is_on_host(const std::vector<Tensor>& tensors) {
   return {};
 }
 
-// Forces the folder of `path` to the disk, because a rename changes the folder.
+// Syncs the folder of `path` to disk, because a rename changes the folder.
 inline int sync_folder_of(const std::string& path) {
   const std::size_t slash = path.rfind('/');
   const std::string folder = slash == std::string::npos ? "." : path.substr(0, slash + 1);
@@ -176,8 +174,8 @@ inline int sync_folder_of(const std::string& path) {
   return error;
 }
 
-// Writes the checkpoint to `path`. If writing fails, an old file at `path` stays. While the file is being written, its
-// name is `unfinished`, in the same folder.
+// Writes the checkpoint to `path`. If writing fails, an existing file at `path` is kept. While it is being written, the
+// file is called `unfinished`, in the same folder.
 inline Status write_checkpoint(const std::string& path, const std::string& unfinished, std::int64_t step,
                                const std::vector<Tensor>& tensors, std::string_view extra) {
   Status status = check_is_on_host(tensors);
@@ -203,7 +201,7 @@ class CheckpointReader {
  public:
   explicit CheckpointReader(std::FILE* file) : file_(file) {}
 
-  // Reads bytes from the file, and returns whether it had as many bytes as asked for.
+  // Reads from the file, and returns whether it had as many bytes as requested.
   bool get(void* data, std::size_t bytes) {
     errno = 0;
     return bytes == 0 || std::fread(data, 1, bytes, file_) == bytes;
@@ -217,9 +215,9 @@ class CheckpointReader {
   std::FILE* const file_;
 };
 
-// Checks whether the file is a complete checkpoint of `step`. If the file is not complete, `damage` says what is wrong
-// with it. Errors: RONDA_ERROR_INTERNAL with the file and the system's reason, if the file cannot be read. A file that
-// cannot be read may nevertheless be complete.
+// Checks whether the file is a complete checkpoint of `step`. If it is not, `damage` describes what is wrong with it.
+// Errors: RONDA_ERROR_INTERNAL with the file and the system's reason, if the file cannot be read. Such a file may
+// nevertheless be complete.
 inline Status check_checkpoint(const std::string& path, std::int64_t step, std::string* damage) {
   const File file(std::fopen(path.c_str(), "rbe"));
   if (file == nullptr) return unreadable_checkpoint(path, errno);
@@ -227,7 +225,7 @@ inline Status check_checkpoint(const std::string& path, std::int64_t step, std::
     *damage = "checkpoint " + path + " is damaged: " + how;
     return Status();
   };
-  // Returns why the reader has got fewer bytes than it asked for.
+  // Returns why the reader got fewer bytes than it requested.
   const auto cut = [&] { return errno == 0 ? damaged("it is too short") : unreadable_checkpoint(path, errno); };
   struct stat about;
   if (fstat(fileno(file.get()), &about) != 0) return unreadable_checkpoint(path, errno);
@@ -285,7 +283,7 @@ inline Status match_tensor(const std::string& path, const Tensor& tensor, Checkp
 }
 
 // Reads a checkpoint that check_checkpoint() has accepted. Compares all tensors of the file with `tensors` before it
-// changes any of `tensors`.
+// changes any of them.
 inline Status read_checkpoint(const std::string& path, const std::vector<Tensor>& tensors, std::string* extra) {
   Status status = check_is_on_host(tensors);
   if (!status.ok()) return status;

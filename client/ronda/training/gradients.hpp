@@ -22,7 +22,7 @@ inline namespace abi1 {
 namespace detail {
 
 // Calls `visit(element)` with a reference to each element of `gradient`.
-// Errors: RONDA_ERROR_INVALID_ARGUMENT if `gradient` is not of float32 or float64 in host memory.
+// Errors: RONDA_ERROR_INVALID_ARGUMENT if `gradient` is not float32 or float64 in host memory.
 template <class Visit>
 Status visit_elements(const Tensor& gradient, const Visit& visit) {
   const auto visit_all = [&](auto* elements) {
@@ -47,9 +47,9 @@ Status visit_elements(const Tensor& gradient, const Visit& visit) {
 
 namespace training {
 
-// Multiplies all gradients by `factor`, for instance by 1 / scaler.scale() after a loss was scaled.
-// Errors: RONDA_ERROR_INVALID_ARGUMENT if a gradient is not of float32 or float64 in host memory; the gradients before
-// this gradient have then been multiplied.
+// Multiplies all gradients by `factor`, for instance by 1 / scaler.scale() if the loss was scaled.
+// Errors: RONDA_ERROR_INVALID_ARGUMENT if a gradient is not float32 or float64 in host memory; the gradients before it
+// have then been multiplied.
 inline Status try_scale_gradients(const std::vector<Tensor>& gradients, double factor) {
   for (const Tensor& gradient : gradients) {
     Status status = detail::visit_elements(gradient, [factor](auto& element) {
@@ -63,8 +63,8 @@ inline void scale_gradients(const std::vector<Tensor>& gradients, double factor)
   try_scale_gradients(gradients, factor).throw_if_error();
 }
 
-// Returns the Euclidean norm of all elements of all gradients together. If `shards` is given, its ranks hold different
-// gradients. The norm then covers the gradients of all of these ranks, and each of these ranks must call the function.
+// Returns the Euclidean norm over all elements of all gradients. If `shards` is given, its ranks hold different
+// gradients. The norm then covers the gradients of all these ranks, each of which must call the function.
 // Errors: the errors of try_scale_gradients() and of an allreduce.
 inline Result<double> try_global_norm(const std::vector<Tensor>& gradients,
                                       const std::optional<ProcessSet>& shards = std::nullopt) {
@@ -89,10 +89,10 @@ inline double global_norm(const std::vector<Tensor>& gradients,
   return try_global_norm(gradients, shards).value();
 }
 
-// Scales all gradients so that their global_norm() is at most `max_norm`, and returns the previous norm. The function
-// implements algorithm 1 of Pascanu, Mikolov and Bengio, "On the difficulty of training recurrent neural networks",
+// Scales all gradients so that their global_norm() is at most `max_norm`, and returns the norm before scaling.
+// Implements algorithm 1 of Pascanu, Mikolov and Bengio, "On the difficulty of training recurrent neural networks",
 // 2013. After an allreduce the gradients are the same on every rank, so every rank scales by the same factor. If the
-// norm is infinite or not a number, the gradients stay unchanged.
+// norm is infinite or NaN, the gradients are unchanged.
 //
 //   optimizer.synchronize();
 //   ronda::training::clip_by_global_norm(optimizer.gradients(), 1.0);

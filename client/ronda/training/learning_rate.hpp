@@ -22,9 +22,9 @@ namespace ronda {
 inline namespace abi1 {
 namespace training {
 
-// A schedule of learning rates. The rate of a step is the base rate times one factor for each part of the schedule,
-// such as the warm-up. The rate depends only on the number of the step, so all ranks have the same rate, and a job that
-// resumes continues the same schedule.
+// A learning rate schedule. The rate of a step is the base rate times one factor for each part of the schedule, such as
+// the warm-up. The rate depends only on the step number, so all ranks have the same rate, and a resumed job continues
+// the same schedule.
 //
 //   const auto rate = ronda::training::LearningRate(0.1).scale_by(ronda::size()).warm_up(500).cosine(10000);
 //   for (std::int64_t step = 0; step < 10000; ++step) sgd.set_learning_rate(rate.at(step));
@@ -37,23 +37,23 @@ class LearningRate {
     check(base >= 0 && std::isfinite(base), "the base must not be negative");
   }
 
-  // Multiplies the rate by `factor`, by which the global batch has grown, usually the number of ranks. scale_by()
-  // implements the linear scaling rule of Goyal et al., "Accurate, large minibatch SGD", 2017, section 2.1.
+  // Multiplies the rate by `factor`, the growth of the global batch, usually the number of ranks. Implements the linear
+  // scaling rule of Goyal et al., "Accurate, large minibatch SGD", 2017, section 2.1.
   LearningRate& scale_by(double factor) {
     check(factor > 0 && std::isfinite(factor), "the factor of the batch must be above 0");
     scale_ = factor;
     return *this;
   }
 
-  // Adds a warm-up: the rate grows linearly over the first `steps` steps, from the rate without scale_by(). warm_up()
-  // implements the gradual warm-up of Goyal et al., section 2.2.
+  // Adds a warm-up: over the first `steps` steps, the rate grows linearly, starting at the rate without scale_by().
+  // Implements the gradual warm-up of Goyal et al., section 2.2.
   LearningRate& warm_up(std::int64_t steps) {
     check(steps >= 0, "the warm-up cannot have " + std::to_string(steps) + " steps");
     warm_up_ = steps;
     return *this;
   }
 
-  // Multiplies the rate by `factor` at each of the steps `steps`, which must be in ascending order.
+  // Multiplies the rate by `factor` at each step in `steps`, which must be in ascending order.
   LearningRate& decay_at(std::vector<std::int64_t> steps, double factor = 0.1) {
     check(std::is_sorted(steps.begin(), steps.end()), "the steps of a decay must ascend");
     check(factor > 0 && std::isfinite(factor), "the factor of a decay must be above 0");
@@ -62,15 +62,15 @@ class LearningRate {
     return *this;
   }
 
-  // From the end of the warm-up to step `end` the rate falls like half a period of the cosine. The rate ends at `least`
-  // times the rate without this part, and stays there. cosine() implements equation 5 of Loshchilov and Hutter, "SGDR",
-  // 2017, without restarts.
+  // From the end of the warm-up to step `end`, the rate falls along half a cosine period. It ends at `least` times the
+  // rate without this part, and stays there. Implements equation 5 of Loshchilov and Hutter, "SGDR", 2017, without
+  // restarts.
   LearningRate& cosine(std::int64_t end, double least = 0) { return fall(Fall::cosine, end, least); }
 
-  // Lets the rate fall like cosine(), but along a straight line.
+  // Like cosine(), but the rate falls linearly.
   LearningRate& linear(std::int64_t end, double least = 0) { return fall(Fall::linear, end, least); }
 
-  // Returns the rate of step `step`; the first step has the number 0.
+  // Returns the rate of step `step`; the first step is step 0.
   double at(std::int64_t step) const {
     double rate = base_ * grown(step);
     for (const std::int64_t decay : decays_) rate *= step >= decay ? factor_ : 1;
@@ -141,8 +141,8 @@ class Plateau {
     if (!holds) throw Error(RONDA_ERROR_INVALID_ARGUMENT, "Plateau: an option is out of range");
   }
 
-  // `metric` is this rank's own value of the metric; lower values are better. Every rank must call the function.
-  // Returns the factor by which the learning rate is multiplied from now on. This factor is the same on every rank.
+  // `metric` is this rank's own value of the metric; lower is better. Every rank must call the function. Returns the
+  // factor by which to multiply the learning rate from now on, the same on every rank.
   // Errors: the errors of an allreduce.
   Result<double> try_update(double metric, const CallOptions& call = {}) {
     Status status = try_allreduce(tensor("ronda.training.plateau", &metric), {}, call);

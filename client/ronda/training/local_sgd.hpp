@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Local SGD: each rank trains alone for some steps, and then the ranks average their parameters. The result of the
-// training differs from that of ordinary data-parallel training.
+// Local SGD: each rank trains alone for some steps, and then the ranks average their parameters. The results differ
+// from those of ordinary data-parallel training.
 #ifndef RONDA_CLIENT_RONDA_TRAINING_LOCAL_SGD_HPP_
 #define RONDA_CLIENT_RONDA_TRAINING_LOCAL_SGD_HPP_
 
@@ -25,9 +25,9 @@ struct LocalSgdOptions {
   CallOptions call = {};
 };
 
-// Averages the parameters of all ranks every few steps, instead of the gradients in each step, so that the ranks send
+// Averages the parameters of all ranks every few steps, instead of the gradients in every step, so that the ranks send
 // much less data. The method is algorithm 1 of Stich, "Local SGD converges fast and communicates little", 2019. With a
-// start step, it is the variant "post-local SGD" of Lin et al., "Don't use large mini-batches, use local SGD", 2020.
+// start step, it is the "post-local SGD" variant of Lin et al., "Don't use large mini-batches, use local SGD", 2020.
 //
 //   ronda::training::LocalSgd local(parameters, {8});
 //   for (...) {
@@ -36,7 +36,7 @@ struct LocalSgdOptions {
 //   }
 //   local.average();                   before the parameters are saved or evaluated
 //
-// Every rank makes the same calls, with parameters of the same names, shapes and dtypes. Thread-compatible.
+// Every rank must make the same calls, with parameters of the same names, shapes and dtypes. Thread-compatible.
 class LocalSgd {
  public:
   // Throws Error (RONDA_ERROR_INVALID_ARGUMENT) if an option is out of range.
@@ -49,8 +49,8 @@ class LocalSgd {
     }
   }
 
-  // The program calls step() after each step of the optimizer. Averages the parameters after each of the first
-  // `start_step` steps, and then after every `interval` steps. Returns whether the call has averaged the parameters.
+  // Must be called after each optimizer step. Averages the parameters after each of the first `start_step` steps, and
+  // then after every `interval` steps. Returns whether this call averaged the parameters.
   // Errors: the error of the first tensor whose allreduce failed.
   Result<bool> try_step() {
     ++steps_;

@@ -26,15 +26,15 @@ struct LossScalerOptions {
   double maximum = 1 << 24;
 };
 
-// The state of a LossScaler, for a checkpoint. The state consists of plain bytes.
+// The state of a LossScaler, for a checkpoint. Trivially copyable.
 struct LossScalerState {
   double scale = 0;
   int good_steps = 0;  // in a row
 };
 
-// Keeps the scale, a factor by which a loss is multiplied before backward, so that small gradients do not become zero
-// in 16 bits. The scale grows as long as no gradient overflows. The method is from Micikevicius et al., "Mixed
-// precision training", 2018, section 3.2.
+// Maintains the scale by which a loss is multiplied before backward, so that small gradients do not become zero in 16
+// bits. The scale grows as long as no gradient overflows. The method is from Micikevicius et al., "Mixed precision
+// training", 2018, section 3.2.
 //
 //   ronda::training::LossScaler scaler;
 //   DistributedOptimizerOptions options;  options.skip_on_overflow = true;
@@ -44,7 +44,7 @@ struct LossScalerState {
 //     scaler.update(optimizer.overflowed(), optimizer.overflowed_gradient());
 //   }
 //
-// All ranks have the same scale, because optimizer.overflowed() returns the same on all ranks. Thread-compatible.
+// All ranks have the same scale, because optimizer.overflowed() returns the same value on all ranks. Thread-compatible.
 class LossScaler {
  public:
   // Throws Error (RONDA_ERROR_INVALID_ARGUMENT) if an option is out of range.
@@ -60,9 +60,9 @@ class LossScaler {
 
   double scale() const noexcept { return state_.scale; }
 
-  // The program calls update() after each step. `overflowed` says whether a gradient overflowed on some rank, so that
-  // the step was skipped. `gradient` is the name of such a gradient, for the error message.
-  // Errors: RONDA_ERROR_INVALID_ARGUMENT if the gradients overflowed although the scale is already the smallest.
+  // Must be called after each step. `overflowed` says whether a gradient overflowed on any rank, so that the step was
+  // skipped. `gradient` is the name of such a gradient, for the error message.
+  // Errors: RONDA_ERROR_INVALID_ARGUMENT if the gradients overflowed even though the scale is already at its minimum.
   Status try_update(bool overflowed, std::string_view gradient = {}) {
     if (!overflowed) {
       if (++state_.good_steps < options_.growth_interval) return {};
@@ -80,7 +80,7 @@ class LossScaler {
   void update(bool overflowed, std::string_view gradient = {}) { try_update(overflowed, gradient).throw_if_error(); }
 
   LossScalerState state() const noexcept { return state_; }
-  // Throws Error (RONDA_ERROR_INVALID_ARGUMENT) if the scale of `state` is outside the scaler's range, or good_steps is
+  // Throws Error (RONDA_ERROR_INVALID_ARGUMENT) if the scale in `state` is outside the scaler's range, or good_steps is
   // negative.
   void set_state(const LossScalerState& state) {
     check(state.scale >= options_.minimum && state.scale <= options_.maximum && state.good_steps >= 0,

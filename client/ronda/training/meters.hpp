@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Averages figures about the training, such as the loss, over all samples of all ranks.
+// Averages training metrics, such as the loss, over all samples of all ranks.
 #ifndef RONDA_CLIENT_RONDA_TRAINING_METERS_HPP_
 #define RONDA_CLIENT_RONDA_TRAINING_METERS_HPP_
 
@@ -23,7 +23,7 @@ namespace training {
 // Computes a weighted average of numbers, on this rank alone. Thread-compatible.
 class Average {
  public:
-  // `value` is the mean of a figure, such as the loss, over `weight` samples. `weight` is not negative.
+  // `value` is the mean of a metric, such as the loss, over `weight` samples. `weight` must not be negative.
   void add(double value, double weight = 1) noexcept {
     sum_ += value * weight;
     weight_ += weight;
@@ -39,7 +39,7 @@ class Average {
   double weight_ = 0;
 };
 
-// Computes the share of correct predictions, on this rank alone. Thread-compatible.
+// Computes the fraction of correct predictions, on this rank alone. Thread-compatible.
 class Accuracy {
  public:
   explicit Accuracy(Average& average) noexcept : average_(average) {}
@@ -54,7 +54,7 @@ class Accuracy {
   Average& average_;
 };
 
-// Keeps averages that have names. One small allreduce sums all averages over the ranks.
+// Keeps named averages. reduce() combines them over all ranks in one small allreduce.
 //
 //   ronda::training::Meters meters;
 //   ... in each step
@@ -66,15 +66,15 @@ class Accuracy {
 // Thread-compatible.
 class Meters {
  public:
-  // Returns the average with the name `name`, which the first call creates. The reference is valid as long as the
-  // Meters.
+  // Returns the average named `name`, which the first call creates. The reference is valid as long as the Meters
+  // object.
   Average& average(const std::string& name) { return averages_[name]; }
   Accuracy accuracy(const std::string& name) { return Accuracy(average(name)); }
 
   // Returns, by name, the averages over the values that all ranks have added since the last call. An average is NaN if
   // no rank has added a value. Every rank must call the function, with averages of the same names.
-  // Errors: the errors of an allreduce; RONDA_ERROR_MISMATCH if a rank has averages of other names. After an error the
-  // Meters still have all values, which the next call of reduce() includes.
+  // Errors: the errors of an allreduce; RONDA_ERROR_MISMATCH if a rank has averages with different names. After an
+  // error, all values are kept and included in the next reduce().
   Result<std::map<std::string, double>> try_reduce(const CallOptions& call = {}) {
     std::vector<double> sums;
     for (const auto& [name, average] : averages_) {
@@ -101,7 +101,7 @@ class Meters {
   std::map<std::string, double> reduce(const CallOptions& call = {}) { return try_reduce(call).value(); }
 
  private:
-  // The hash is FNV-1a in 32 bits, so a double can hold the sum of the ranks' hashes exactly.
+  // The hash is 32-bit FNV-1a, so a double can hold the sum of all ranks' hashes exactly.
   double hash_of_names() const {
     std::uint32_t hash = 2166136261;
     for (const auto& [name, average] : averages_) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Implements PowerSGD for slow links: ranks exchange low-rank approximations of gradients. The approximation changes
-// the training's results.
+// the results of training.
 #ifndef RONDA_CLIENT_RONDA_TRAINING_POWER_SGD_HPP_
 #define RONDA_CLIENT_RONDA_TRAINING_POWER_SGD_HPP_
 
@@ -27,9 +27,9 @@ inline namespace abi1 {
 namespace detail {
 
 // Holds a gradient as a matrix M of n rows and m columns, and the values that its compression keeps for the next step.
-// Implements algorithms 1 and 2 of Vogels, Karimireddy and Jaggi, "PowerSGD", 2019, with the letters of that paper. The
-// matrices P (n x r) and Q (m x r) are stored by columns. Values that must be equal on all ranks are computed only from
-// reduced numbers.
+// Implements algorithms 1 and 2 of Vogels, Karimireddy and Jaggi, "PowerSGD", 2019, in the notation of that paper. The
+// matrices P (n x r) and Q (m x r) are stored column by column. Values that must be equal on all ranks are computed
+// only from reduced values.
 template <class T>
 class LowRankMatrix {
  public:
@@ -58,8 +58,8 @@ class LowRankMatrix {
     }
   }
 
-  // Call this function when P has been reduced. Makes the columns of P orthonormal, and sets Q = M^T P. Stores the
-  // compression error M - P Q^T, for this rank's M.
+  // Must be called once P has been reduced. Makes the columns of P orthonormal, and sets Q = M^T P. Stores the
+  // compression error M - P Q^T of this rank's M.
   void compress_again() {
     orthonormalize();
     const T* const matrix = elements();
@@ -71,8 +71,7 @@ class LowRankMatrix {
     add_product(T{-1}, error_.data());
   }
 
-  // Call this function when Q has been reduced. Sets the gradient to P Q^T. The next step, `step` + 1, starts with the
-  // reduced Q.
+  // Must be called once Q has been reduced. Sets the gradient to P Q^T. Step `step` + 1 starts with the reduced Q.
   void decompress(std::int64_t step) {
     std::fill(elements(), elements() + error_.size(), T{0});
     add_product(T{1}, elements());
@@ -82,7 +81,7 @@ class LowRankMatrix {
  private:
   T* elements() const { return static_cast<T*>(gradient_.data); }
 
-  // Keeps several partial sums, so that compilers can use vector instructions.
+  // Uses several partial sums, so that compilers can vectorize the loop.
   static T dot(const T* a, const T* b, std::size_t count) {
     constexpr std::size_t kSums = 8;
     T sums[kSums] = {};
@@ -108,9 +107,9 @@ class LowRankMatrix {
     }
   }
 
-  // Makes the columns orthonormal by the Gram-Schmidt process. The process runs twice for each column, because rounding
-  // leaves too much of the other columns in a column after the first run. A column that depends on the previous columns
-  // becomes zero.
+  // Makes the columns orthonormal with the Gram-Schmidt process. The process runs twice for each column, because after
+  // the first run, rounding errors leave too much of the other columns in it. A column that is a linear combination of
+  // the previous columns becomes zero.
   void orthonormalize() {
     for (std::size_t k = 0; k < r_; ++k) {
       T* const column = p_.data() + k * n_;
@@ -136,7 +135,7 @@ class LowRankMatrix {
     return std::sqrt(squares);
   }
 
-  // Fills each zero column of Q with new random numbers, because a zero column would stay zero.
+  // Fills each zero column of Q with new random numbers, because it would otherwise stay zero.
   void fill_empty_columns(std::int64_t step) {
     Random random(seed_, static_cast<std::uint64_t>(step));
     for (std::size_t k = 0; k < r_; ++k) {
@@ -162,8 +161,8 @@ namespace training {
 struct PowerSgdOptions {
   int rank = 4;  // of the approximations: a higher rank loses less and sends more; at least 1
 
-  // A gradient is sent uncompressed if it has one dimension, or if compression would make it smaller by less than this
-  // factor. With 0, all gradients of two or more dimensions are compressed.
+  // A gradient is sent uncompressed if it has one dimension, or if compression would shrink it by less than this
+  // factor. With 0, all gradients with at least two dimensions are compressed.
   double min_saving = 2;
 
   std::int64_t start_step = 0;  // before this step, gradients are averaged uncompressed
@@ -171,10 +170,10 @@ struct PowerSgdOptions {
   CallOptions call = {};
 };
 
-// Averages gradients over the ranks by sending two thin matrices for each gradient. The method is from Vogels,
-// Karimireddy and Jaggi, "PowerSGD: practical low-rank gradient compression for distributed optimization", 2019,
-// algorithms 1 and 2. Each rank adds the compression error of a step to its gradients of the next step. A gradient is
-// treated as a matrix whose rows are counted by the gradient's first dimension.
+// Averages gradients over the ranks by sending two thin matrices per gradient. The method is from Vogels, Karimireddy
+// and Jaggi, "PowerSGD: practical low-rank gradient compression for distributed optimization", 2019, algorithms 1 and
+// 2. Each rank adds the compression error of a step to its gradients in the next step. A gradient is treated as a
+// matrix with one row per index of its first dimension.
 //
 //   ronda::training::PowerSgd power({ronda::tensor("fc1", fc1_gradient), ...});
 //   for (...) {
@@ -183,13 +182,13 @@ struct PowerSgdOptions {
 //     sgd.step();                        with momentum, if any
 //   }
 //
-// PowerSgd replaces the DistributedOptimizer. Every rank must make the same calls, with gradients of the same names,
-// shapes and dtypes, float32 or float64 in host memory. The gradients must live longer than the PowerSgd object. The
-// results are bitwise equal on all ranks. Thread-compatible.
+// Use PowerSgd instead of DistributedOptimizer. Every rank must make the same calls, with gradients of the same names,
+// shapes and dtypes, float32 or float64 in host memory. The gradients must outlive the PowerSgd object. The results are
+// bitwise equal on all ranks. Thread-compatible.
 class PowerSgd {
  public:
-  // Throws Error (RONDA_ERROR_INVALID_ARGUMENT) if an option is out of range, or a gradient is not of float32 or
-  // float64 in host memory.
+  // Throws Error (RONDA_ERROR_INVALID_ARGUMENT) if an option is out of range, or a gradient is not float32 or float64
+  // in host memory.
   explicit PowerSgd(std::vector<Tensor> gradients, const PowerSgdOptions& options = {})
       : gradients_(std::move(gradients)), options_(options) {
     if (options.rank < 1 || !(options.min_saving >= 0) || options.start_step < 0) {
@@ -236,9 +235,9 @@ class PowerSgd {
   }
   void reduce() { try_reduce().throw_if_error(); }
 
-  // Returns whether a gradient in the last reduce(), on any rank, had an element that is infinite or not a number.
-  // overflowed() returns the same on every rank. If overflowed() is true, the gradients are undefined, and the program
-  // must skip the step. The compression errors of the previous steps are kept.
+  // Returns whether any rank's gradients had an infinite or NaN element in the last reduce(). The result is the same on
+  // every rank. If it is true, the gradients are undefined, and the program must skip the step. The compression errors
+  // of the previous steps are kept.
   bool overflowed() const noexcept { return overflowed_; }
 
   // bytes_sent() is the number of bytes that this rank passed to allreduces in the last reduce(). dense_bytes() is the
@@ -246,10 +245,10 @@ class PowerSgd {
   std::size_t bytes_sent() const noexcept { return bytes_sent_; }
   std::size_t dense_bytes() const noexcept { return dense_bytes_; }
 
-  // Returns all values on which the next step depends. The compression errors differ between the ranks. If every rank
-  // calls average_state(), each rank's errors become their mean. Averaging the errors does not change the sum, over the
-  // ranks, of the values that later steps send. After average_state() the state is the same on all ranks, so
-  // Checkpoints can save rank 0's state, and a job of any number of ranks can resume with this state.
+  // Returns all values on which the next step depends. The compression errors differ between ranks. If every rank calls
+  // average_state(), each rank's errors are replaced by their mean over the ranks. This does not change the sum over
+  // the ranks of the values that later steps send. After average_state(), the state is the same on all ranks, so
+  // Checkpoints can save rank 0's state, and a job of any number of ranks can resume from it.
   std::vector<Tensor> state() {
     std::vector<Tensor> state = {tensor("ronda.training.power_sgd.steps", &steps_)};
     for_each_matrix([&](auto& matrix) {
@@ -265,7 +264,7 @@ class PowerSgd {
   void average_state() { try_average_state().throw_if_error(); }
 
  private:
-  // Returns the rank of the gradient's approximation. 0 means that the gradient is sent uncompressed.
+  // Returns the rank of the gradient's approximation, or 0 if the gradient is sent uncompressed.
   std::size_t rank_for(const Tensor& gradient) const {
     if (gradient.shape.size() < 2 || gradient.count() == 0) return 0;
     const auto rows = static_cast<std::size_t>(gradient.shape[0]), columns = gradient.count() / rows;
@@ -292,8 +291,8 @@ class PowerSgd {
     return average(gradients_);
   }
 
-  // Averages `tensors`, and searches the results for overflow. If M has an element that is infinite or not a number, P
-  // also has such elements, so every rank sees the overflow.
+  // Averages `tensors`, and checks the results for overflow. If M has an infinite or NaN element, so does P, so every
+  // rank sees the overflow.
   Status average(const std::vector<Tensor>& tensors) {
     if (tensors.empty()) return {};
     Status status = try_grouped_allreduce("ronda.training.power_sgd", tensors, {}, options_.call);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Makes random numbers, and orders of samples, that are the same on every machine.
+// Random numbers and sample orders that are the same on every machine.
 #ifndef RONDA_CLIENT_RONDA_TRAINING_RANDOM_HPP_
 #define RONDA_CLIENT_RONDA_TRAINING_RANDOM_HPP_
 
@@ -29,8 +29,8 @@ class Random {
     return z ^ (z >> 31);
   }
 
-  // Returns a number from 0 to bound - 1. All of these numbers are equally likely. Draws again if the number drawn lies
-  // in the last, incomplete multiple of `bound`.
+  // Returns a number from 0 to bound - 1. All of them are equally likely. Draws again if the number falls into the
+  // last, incomplete multiple of `bound`.
   std::uint64_t below(std::uint64_t bound) {
     const std::uint64_t incomplete = (UINT64_MAX % bound + 1) % bound;
     std::uint64_t drawn = next();
@@ -38,7 +38,7 @@ class Random {
     return drawn % bound;
   }
 
-  // Returns a number between -1 and 1. The number has 24 bits, so a float can hold it exactly.
+  // Returns a number between -1 and 1. The number has 24 bits, so a float can represent it exactly.
   double symmetric() { return static_cast<double>(next() >> 40) / (1 << 23) - 1; }
 
  private:
@@ -47,9 +47,8 @@ class Random {
   std::uint64_t state_;
 };
 
-// Returns the numbers 0 to size - 1 in the order of epoch `epoch`, which depends only on the seed and the epoch's
-// number. The order is ascending, or a shuffle after Fisher and Yates (Knuth, "The art of computer programming", volume
-// 2, algorithm P).
+// Returns the numbers 0 to size - 1 in the order of epoch `epoch`, which depends only on the seed and the epoch number.
+// The order is ascending, or a Fisher-Yates shuffle (Knuth, "The art of computer programming", volume 2, algorithm P).
 enum class EpochOrder { ascending, shuffled };
 inline std::vector<std::int64_t> order_of_epoch(std::int64_t size, std::int64_t epoch, EpochOrder kind,
                                                 std::uint64_t seed) {

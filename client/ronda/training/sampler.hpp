@@ -18,10 +18,10 @@ namespace ronda {
 inline namespace abi1 {
 namespace training {
 
-// Says what happens at the end of an epoch if fewer samples are left than there are ranks.
+// What happens at the end of an epoch if fewer samples are left than there are ranks.
 enum class Tail {
-  repeat,  // fill up with samples from the epoch's start: ranks have equally many, and each sample is seen
-  drop,    // leave the last samples out: ranks have equally many, and no sample is seen twice
+  repeat,  // pad with samples from the start of the epoch: all ranks get the same number, and every sample is used
+  drop,    // leave out the last samples: all ranks get the same number, and no sample is used twice
 };
 
 struct DistributedSamplerOptions {
@@ -30,16 +30,16 @@ struct DistributedSamplerOptions {
   Tail tail = Tail::repeat;
 };
 
-// The position of a DistributedSampler within its dataset, for a checkpoint. The state is plain bytes, and is the same
-// on every rank.
+// The position of a DistributedSampler within its dataset, for a checkpoint. It is trivially copyable, and the same on
+// every rank.
 struct DistributedSamplerState {
   std::int64_t epoch = 0;
   std::int64_t consumed = 0;  // samples of the epoch that the ranks have taken together
 };
 
-// Distributes the samples 0 to size - 1 of a dataset to the ranks, one epoch after the other. The order of an epoch
-// depends only on the seed and the epoch's number. Among n ranks, rank r takes every n-th sample of the epoch's order,
-// beginning at position r (from 0).
+// Distributes the samples 0 to size - 1 of a dataset over the ranks, epoch by epoch. The order of an epoch depends only
+// on the seed and the epoch number. Among n ranks, rank r takes every n-th sample in the order of the epoch, beginning
+// at position r (from 0).
 //
 //   ronda::training::DistributedSampler sampler(60000);
 //   for (int epoch = 0; epoch < 10; ++epoch) {
@@ -47,19 +47,19 @@ struct DistributedSamplerState {
 //     while (const auto batch = sampler.next(32); !batch.empty()) train(batch);
 //   }
 //
-// state() says how many samples all ranks together have taken. A job that resumes with this state continues with the
-// next sample, even if the number of ranks has changed. Save the state between steps, at a time when all ranks have
-// taken equally many samples.
+// state() says how many samples all ranks together have taken. A job resumed from this state continues with the next
+// sample, even if the number of ranks has changed. Save the state between steps, when all ranks have taken the same
+// number of samples.
 //
 // Thread-compatible.
 class DistributedSampler {
  public:
-  // Makes the sampler of this rank of the job. The dataset has `size` samples.
+  // Creates the sampler of this rank, for a dataset of `size` samples.
   // Throws Error (RONDA_ERROR_INVALID_ARGUMENT if size is negative; RONDA_ERROR_NOT_INITIALIZED).
   explicit DistributedSampler(std::int64_t size, const DistributedSamplerOptions& options = {})
       : DistributedSampler(size, ronda::rank(), ronda::size(), options) {}
 
-  // Makes the sampler of rank `rank` among `ranks` ranks.
+  // Creates the sampler of rank `rank` out of `ranks` ranks.
   DistributedSampler(std::int64_t size, int rank, int ranks, const DistributedSamplerOptions& options = {})
       : options_(options), rank_(rank), ranks_(ranks) {
     if (size < 0) throw invalid("there cannot be " + std::to_string(size) + " samples");
@@ -70,7 +70,7 @@ class DistributedSampler {
     set_epoch(0);
   }
 
-  // Begins the epoch with the number `epoch`, which is at least 0.
+  // Begins epoch number `epoch`, which must be at least 0.
   void set_epoch(std::int64_t epoch) { set_state({epoch, 0}); }
 
   // Returns this rank's next sample, or nullopt at the end of the epoch.
@@ -94,7 +94,7 @@ class DistributedSampler {
     return batch;
   }
 
-  // Returns the number of samples that this rank will still get in this epoch, which is the same on every rank.
+  // Returns how many more samples this rank gets in this epoch; the number is the same on every rank.
   std::int64_t remaining() const noexcept {
     const std::int64_t left = size() - state_.consumed;
     if (left <= 0) return 0;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Implements Deep Gradient Compression for slow links: ranks send only the largest elements of gradients. The
-// compression changes the training's results.
+// compression changes the results of training.
 #ifndef RONDA_CLIENT_RONDA_TRAINING_TOP_K_HPP_
 #define RONDA_CLIENT_RONDA_TRAINING_TOP_K_HPP_
 
@@ -28,9 +28,9 @@ namespace ronda {
 inline namespace abi1 {
 namespace detail {
 
-// The values that momentum correction keeps for a gradient from one step to the next. The method is algorithm 4 of Lin
-// et al., "Deep gradient compression", 2018, with the letters of that paper. The letter u is the velocity, and v is the
-// sum of the values that have not been sent yet.
+// The values that momentum correction keeps for a gradient from one step to the next. Implements algorithm 4 of Lin et
+// al., "Deep gradient compression", 2018, in the notation of that paper. There, u is the velocity, and v is the sum of
+// the values that have not been sent yet.
 template <class T>
 class SparseGradient {
  public:
@@ -47,7 +47,7 @@ class SparseGradient {
     if (!is_whole()) state->push_back(tensor("ronda.training.top_k.v." + gradient_.name, v_));
   }
 
-  // Adds momentum to a gradient that has been reduced, so that the gradient becomes the velocity u.
+  // Adds momentum to a reduced gradient, so that the gradient becomes the velocity u.
   void apply_momentum(double momentum) {
     accelerate(momentum);
     std::copy(u_.begin(), u_.end(), elements());
@@ -59,8 +59,8 @@ class SparseGradient {
     for (std::size_t i = 0; i < count_; ++i) v_[i] += u_[i];
   }
 
-  // Chooses the `k` elements of v with the largest magnitudes. Among elements of equal magnitude, the function chooses
-  // the first ones.
+  // Chooses the `k` elements of v with the largest magnitudes. Among elements of equal magnitude, chooses the first
+  // ones.
   void choose(std::size_t k) {
     magnitudes_.resize(count_);
     for (std::size_t i = 0; i < count_; ++i) magnitudes_[i] = magnitude(v_[i]);
@@ -104,8 +104,8 @@ class SparseGradient {
     return to;
   }
 
-  // Sets the chosen elements of v to zero, because they have been sent. With `masking`, the velocity of these elements
-  // also becomes zero (momentum factor masking).
+  // Sets the chosen elements of v to zero, because they have been sent. With `masking`, their velocity also becomes
+  // zero (momentum factor masking).
   void forget_chosen(bool masking) {
     for (const std::uint32_t index : chosen_) {
       v_[index] = 0;
@@ -169,9 +169,10 @@ struct TopKOptions {
   CallOptions call = {};
 };
 
-// Averages gradients over the ranks by sending only each gradient's largest elements. Each rank accumulates its other
-// elements until they are among the largest. The method is algorithm 4 of Lin et al., "Deep gradient compression",
-// 2018, with momentum correction, momentum factor masking, local gradient clipping and warm-up (section 3).
+// Averages gradients over the ranks by sending only the largest elements of each gradient. Each rank accumulates the
+// other elements until they are among the largest. The method is algorithm 4 of Lin et al., "Deep gradient
+// compression", 2018, with momentum correction, momentum factor masking, local gradient clipping and warm-up (section
+// 3).
 //
 //   ronda::training::TopK top_k({ronda::tensor("fc1", fc1_gradient), ...}, {0.01});
 //   for (...) {
@@ -180,15 +181,15 @@ struct TopKOptions {
 //     sgd.step();                        without momentum: value -= learning_rate * gradient
 //   }
 //
-// TopK replaces the DistributedOptimizer. Each rank receives the indices and values of the chosen elements of all
-// ranks. If elements have 4 bytes and density * ranks is below 1, a rank receives less than in an allreduce. Every rank
+// Use TopK instead of DistributedOptimizer. Each rank receives the indices and values of the chosen elements of all
+// ranks. For 4-byte elements and density * ranks below 1, a rank receives less data than in an allreduce. Every rank
 // must make the same calls, with gradients of the same names, shapes and dtypes in the same order, float32 or float64
-// in host memory. The gradients must live longer than the TopK object. The results are bitwise equal on all ranks.
+// in host memory. The gradients must outlive the TopK object. The results are bitwise equal on all ranks.
 // Thread-compatible.
 class TopK {
  public:
-  // Throws Error (RONDA_ERROR_INVALID_ARGUMENT) if an option is out of range, or a gradient is not of float32 or
-  // float64 in host memory.
+  // Throws Error (RONDA_ERROR_INVALID_ARGUMENT) if an option is out of range, or a gradient is not float32 or float64
+  // in host memory.
   explicit TopK(std::vector<Tensor> gradients, const TopKOptions& options = {})
       : gradients_(std::move(gradients)), options_(options) {
     check(options.density > 0 && options.density <= 1, "density must be above 0, and 1 at most");
@@ -206,7 +207,7 @@ class TopK {
     }
   }
 
-  // Returns the fraction of the elements that is sent in step `step`; the first step has the number 0.
+  // Returns the fraction of elements sent in step `step`; the first step is step 0.
   double density_at(std::int64_t step) const {
     step -= options_.start_step;
     if (step < 0) return 1;
@@ -215,10 +216,9 @@ class TopK {
     return options_.initial_density * std::pow(options_.density / options_.initial_density, done);
   }
 
-  // Replaces the gradients by the values that SGD must multiply by the learning rate and subtract from the parameters.
-  // These values are the average over the ranks of the elements that have been sent, with momentum. Errors:
-  // RONDA_ERROR_MISMATCH if a rank has other gradients or options; the errors of an allreduce and of an allgather.
-  // After an error the gradients are undefined.
+  // Replaces the gradients by the values that SGD must multiply by the learning rate and subtract from the parameters:
+  // the sent elements, averaged over the ranks, with momentum. Errors: RONDA_ERROR_MISMATCH if a rank has different
+  // gradients or options; the errors of an allreduce and of an allgather. After an error the gradients are undefined.
   Status try_reduce() {
     const std::int64_t step = steps_++;
     if (options_.clip_norm > 0) {
@@ -243,9 +243,9 @@ class TopK {
   std::size_t dense_bytes() const noexcept { return dense_bytes_; }
 
   // Returns all values on which the next step depends. Each rank has its own state. If every rank calls
-  // average_state(), each rank's state becomes the mean of the states. Averaging the states does not change the sum of
-  // the values that later steps send. After average_state(), Checkpoints can therefore save rank 0's state, and a job
-  // of any number of ranks can resume with this state.
+  // average_state(), each rank's state is replaced by the mean over the ranks. This does not change the sum of the
+  // values that later steps send. Checkpoints can therefore save rank 0's state after average_state(), and a job of any
+  // number of ranks can resume from it.
   std::vector<Tensor> state() {
     std::vector<Tensor> state = {tensor("ronda.training.top_k.steps", &steps_)};
     for_each([&](auto& gradient) { gradient.add_state(&state); });
@@ -256,7 +256,7 @@ class TopK {
   void average_state() { try_average_state().throw_if_error(); }
 
  private:
-  // The beginning of a rank's message. The chosen elements of each gradient follow.
+  // The header of a rank's message. The chosen elements of each gradient follow it.
   struct Header {
     std::uint32_t is_finite = 0;  // if 0, no rank uses the elements of any rank
     std::uint32_t layout = 0;     // a hash of the facts that must be equal on all ranks
@@ -361,7 +361,7 @@ class TopK {
     return finite;
   }
 
-  // Calls `visit` for each rank's message, with the header and the address of the bytes after the header.
+  // Calls `visit` for each rank's message, with the header and a pointer to the bytes after it.
   template <class Visit>
   static void for_each_message(OutputHandle<std::uint8_t>& messages, const Visit& visit) {
     const std::uint8_t* from = messages.data();
@@ -402,7 +402,7 @@ class TopK {
     return finite;
   }
 
-  // Computes the new gradients from the ranks' messages, and from the gradients that were reduced uncompressed.
+  // Computes the new gradients from the messages of all ranks, and from the gradients that were reduced uncompressed.
   void take(OutputHandle<std::uint8_t>& messages, double density) {
     for_each([&](auto& gradient) {
       if (gradient.is_whole()) {

@@ -80,7 +80,7 @@ TEST(JobTest, OptionsReachTheLibraryInItsUnits) {
   EXPECT_EQ(c.process_sets[1].ranks[1], 2);
 }
 
-// Every test has a separate job.
+// Each test has its own job.
 class CollectivesTest : public ::testing::Test {
  protected:
   CollectivesTest() { ronda::init(); }

@@ -22,8 +22,8 @@ using ronda::elastic::Sampler;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-// Returns the next global batch of a job with `ranks` ranks. The batch has first the samples of rank 0, then the
-// samples of rank 1, and so on.
+// Returns the next global batch of a job with `ranks` ranks. The batch lists the samples of rank 0 first, then those of
+// rank 1, and so on.
 std::vector<std::int64_t> Deal(Sampler& sampler, int ranks, std::vector<std::size_t>* shares = nullptr) {
   const Sampler::Cursor before = sampler.cursor();
   std::vector<std::int64_t> all;

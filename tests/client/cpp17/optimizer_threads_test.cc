@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Tests DistributedOptimizer's options, with ranks that are threads.
+// Tests the options of DistributedOptimizer, with ranks that are threads.
 #include <cmath>
 #include <limits>
 #include <string>
@@ -67,8 +67,8 @@ TEST(OptimizerThreadsTest, AllRanksLeaveAStepOutThatOverflowedOnOne) {
 
 TEST(OptimizerThreadsTest, ErrorFeedbackKeepsSmallGradientsAlive) {
   ronda::run_threads(2, [] {
-    // If a block also contains 1000, fp8 rounds 0.1 to zero. After some steps the residual has grown enough for the
-    // value to arrive.
+    // In a block that also contains 1000, fp8 rounds 0.1 to zero. After some steps, the residual is large enough for
+    // the value to be sent.
     double arrived = 0;
     std::vector<float> gradients(2);
     Recorder recorder;
@@ -116,8 +116,8 @@ TEST(OptimizerThreadsTest, GradientsOfAGroupTravelTogether) {
   }
 }
 
-// In the first step, a gradient is submitted as soon as it is ready. In later steps, small gradients that are
-// neighbours are submitted together, so the wait for the first of them would never end.
+// In the first step, each gradient is submitted as soon as it is ready. If it were submitted together with its
+// neighbour, as in later steps, the wait for the first gradient would never end.
 TEST(OptimizerThreadsTest, EachGradientOfTheFirstStepTravelsAtOnce) {
   ronda::run_threads(kRanks, [] {
     std::vector<float> early(2, 1), late(2, 1);
@@ -158,7 +158,7 @@ TEST(OptimizerThreadsTest, TheFirstGradientThatOverflowedIsNamed) {
   });
 }
 
-// Gradient "a" travels alone. Gradients "b" and "c" travel together.
+// Gradient "a" is reduced alone. Gradients "b" and "c" are reduced together.
 TEST(OptimizerThreadsTest, GradientsAreReducedWhereTheyHaveMovedTo) {
   ronda::run_threads(kRanks, [] {
     std::vector<float> first(3, -1);

@@ -7,7 +7,7 @@
 #include "client/ronda.hpp"
 #include "gtest/gtest.h"
 
-// An element type that the trainer itself defines.
+// An element type defined by the trainer itself.
 struct Half {
   std::uint16_t bits;
 };

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Tests run_threads(), whose ranks are threads. Several calls run at the same time, also while the process itself is a
+// Tests run_threads(), whose ranks are threads. Several calls run at the same time, even while the process itself is a
 // rank.
 #include <atomic>
 #include <future>
@@ -171,7 +171,7 @@ TEST(RunThreadsTest, CallbacksActForTheRankThatAsksForThem) {
     });
     next.get_future().get().synchronize();
     EXPECT_EQ(second, 4);
-    // Tests a callback for an operation that is already complete.
+    // Tests a callback for an operation that has already completed.
     std::promise<int> size;
     handle.on_completion([&](const ronda::Status&) { size.set_value(ronda::size()); });
     EXPECT_EQ(size.get_future().get(), 2);
@@ -179,7 +179,7 @@ TEST(RunThreadsTest, CallbacksActForTheRankThatAsksForThem) {
   ronda::shutdown();
 }
 
-// A handle may still exist when the job's body has returned. The handle's operation is then complete.
+// A handle may outlive the body of its job. Its operation is then complete.
 TEST(RunThreadsTest, HandlesOutliveTheirJob) {
   static const float kValue = 4;
   std::vector<ronda::OutputHandle<float>> handles(2);

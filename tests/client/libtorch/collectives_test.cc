@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Tests operations on libtorch's tensors, and the broadcast of parameters to every rank.
+// Tests operations on libtorch tensors, and broadcasts of parameters to every rank.
 #include <torch/torch.h>
 
 #include <functional>
@@ -196,8 +196,8 @@ void TakeStep(small::Net& net, torch::optim::Optimizer& optimizer, int step) {
   });
 }
 
-// Tests every kind of optimizer. The root's optimizer has made `steps` steps, and the other ranks' optimizers have
-// another learning rate. Expects that after the broadcast another step gives the same parameters on every rank.
+// Tests every kind of optimizer. The root's optimizer has made `steps` steps, and the other ranks' optimizers have a
+// different learning rate. Expects that after the broadcast, further steps give the same parameters on every rank.
 void ExpectBroadcastStates(int ranks, int steps) {
   for (const auto& [name, make] : AllOptimizers()) {
     ronda::run_threads(ranks, [&name = name, &make = make, steps] {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Compares DistributedDataParallel with one process that has the whole batch.
+// Compares DistributedDataParallel with a single process that has the whole batch.
 #include <torch/torch.h>
 
 #include <cstdint>
@@ -55,7 +55,7 @@ TEST(LibtorchDataParallelTest, GradientsAreAveragedWhenBackwardReturns) {
     DistributedDataParallel model(layer);
     model(at::full({1, 2}, ronda::rank() + 1.0f)).sum().backward();
     EXPECT_TRUE(layer->weight.grad().equal(at::full({1, 2}, 1.5f))) << layer->weight.grad();
-    // If the program does not clear the gradients, the next backward pass adds to them, as in one process.
+    // If the program does not clear the gradients, the next backward pass adds to them, as in a single process.
     model(at::full({1, 2}, ronda::rank() + 1.0f)).sum().backward();
     EXPECT_TRUE(layer->weight.grad().equal(at::full({1, 2}, 3.0f))) << layer->weight.grad();
   });
@@ -83,7 +83,7 @@ TEST(LibtorchDataParallelTest, WithoutSynchronizationPassesAddUp) {
   });
 }
 
-// A network of three layers. Each forward pass names the layers that it uses.
+// A network of three layers. Each forward pass specifies the layers that it uses.
 struct BranchesImpl : torch::nn::Module {
   at::Tensor forward(const at::Tensor& input, const std::vector<int>& used) {
     at::Tensor sum = at::zeros({1});
@@ -119,8 +119,8 @@ TEST(LibtorchDataParallelTest, ParametersThatNoRankUsesKeepTheirGradientIfThatIs
   }
 }
 
-// Gradients that were computed without synchronisation travel with the next backward pass, even if this pass does not
-// use their parameter.
+// Gradients computed without synchronisation are sent with the next backward pass, even if that pass does not use their
+// parameter.
 TEST(LibtorchDataParallelTest, AGradientFromBeforeTravelsThoughItsParameterIsNotUsed) {
   ronda::run_threads(2, [] {
     Branches net;

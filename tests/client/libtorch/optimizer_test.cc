@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Compares DistributedOptimizer over libtorch's optimizers with one process that has the whole batch.
+// Compares DistributedOptimizer over libtorch's optimizers with a single process that has the whole batch.
 #include <torch/torch.h>
 
 #include <cstdint>
@@ -43,7 +43,7 @@ void TrainWhole(Net& net, torch::optim::Optimizer& optimizer, int step) {
   optimizer.step();
 }
 
-// Expects that five steps of several ranks give the same parameters as five steps of one process.
+// Expects that five steps on several ranks give the same parameters as five steps in one process.
 template <class Optimizer, class OptimizerOptions>
 void ExpectSameTraining(const OptimizerOptions& inner, const ronda::DistributedOptimizerOptions& options = {},
                         double tolerance = 1e-4) {
@@ -116,7 +116,7 @@ TEST(LibtorchOptimizerTest, OptionsAreThoseOfTheWrapperForAnyTrainer) {
   ExpectSameTraining<Sgd>(sgd, scaled);
 }
 
-// An identity function whose backward pass waits until all ranks have reduced the gradients of the next layer.
+// An identity function whose backward pass waits until all ranks have reduced the gradients of the following layer.
 struct WaitInBackward : torch::autograd::Function<WaitInBackward> {
   static at::Tensor forward(torch::autograd::AutogradContext* /*context*/, const at::Tensor& input) {
     return input.clone();

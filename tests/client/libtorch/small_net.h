@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// A network, batches, and comparisons for tests that compare ranks with one process.
+// A network, batches, and comparisons for tests that compare several ranks with one process.
 #ifndef RONDA_TESTS_CLIENT_LIBTORCH_SMALL_NET_H_
 #define RONDA_TESTS_CLIENT_LIBTORCH_SMALL_NET_H_
 
@@ -18,7 +18,7 @@ namespace small {
 // Each test runs with each of these numbers of ranks, which are threads. A program must also work with one rank.
 constexpr int kRankCounts[] = {1, 2, 4};
 
-// Returns numbers without a regular pattern, so that a test notices exchanged elements. Each `seed` gives different
+// Returns numbers without a regular pattern, so that a test notices swapped elements. Each `seed` gives different
 // numbers.
 inline at::Tensor Numbers(at::IntArrayRef shape, double seed) {
   std::int64_t count = 1;

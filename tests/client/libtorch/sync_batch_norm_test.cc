@@ -23,7 +23,7 @@ using ::ronda::torch::SyncBatchNorm;
 using ::testing::HasSubstr;
 using ::torch::nn::BatchNormOptions;
 
-// Returns how many rows of the batch each rank has. Rank 0 has the most rows.
+// Returns how many rows of the batch each rank gets. Rank 0 has the most rows.
 std::vector<std::int64_t> UnevenRows(std::int64_t rows, int ranks) {
   std::vector<std::int64_t> counts(static_cast<std::size_t>(ranks), 1);
   counts[0] = rows - (ranks - 1);
@@ -37,7 +37,7 @@ struct Case {
   double tolerance = 1e-5;
 };
 
-// The outputs of `norm` for a batch in training and in evaluation.
+// Sets the weight and bias of `norm`, if it has them.
 template <class Norm>
 void SetParameters(Norm& norm) {
   if (!norm->options.affine()) return;

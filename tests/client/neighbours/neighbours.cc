@@ -28,7 +28,7 @@ void Expect(bool condition, const std::string& what) {
   std::exit(1);
 }
 
-// The program's own gRPC service, whose name is also the name of a service of Ronda in the same process.
+// The program's own gRPC service, which has the same name as a Ronda service in the same process.
 class Service final : public ronda::v1::Rendezvous::Service {
   grpc::Status Challenge(grpc::ServerContext*, const ronda::v1::ChallengeRequest*,
                          ronda::v1::ChallengeResponse* response) override {
@@ -88,7 +88,7 @@ void AddUp() {
   Expect(value == static_cast<float>(ronda_size()), "the sum");
 }
 
-// Ronda, which has its own C++ library, catches the exception of a callback.
+// Ronda, which has its own C++ library, catches exceptions thrown by a callback.
 void ThrowInACallback() {
   const ronda_callback callback = [](void*, ronda_status, const char*) {
     throw std::runtime_error("the neighbour's exception");

@@ -59,7 +59,7 @@ class CheckpointTest : public ::testing::Test {
     return options;
   }
 
-  // Saves the state of a job of one rank. Every element of the state is `step`.
+  // Saves a state in a job of one rank. Every element of the state is `step`.
   void save(std::int64_t step, int keep = 3) const {
     ronda::run_threads(1, [&] {
       std::vector<float> w(1000, static_cast<float>(step));
@@ -67,7 +67,7 @@ class CheckpointTest : public ::testing::Test {
     });
   }
 
-  // Resumes from the saved checkpoint, and checks that all elements come from the same step.
+  // Resumes from the newest checkpoint, and checks that all elements come from the same step.
   Resumed resume() const {
     Resumed resumed;
     ronda::run_threads(1, [&] {

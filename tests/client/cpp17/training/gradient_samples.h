@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Gradients for tests, and their results over the ranks.
+// Gradients for tests, and their reductions over the ranks.
 #ifndef RONDA_TESTS_CLIENT_CPP17_TRAINING_GRADIENT_SAMPLES_H_
 #define RONDA_TESTS_CLIENT_CPP17_TRAINING_GRADIENT_SAMPLES_H_
 
@@ -16,8 +16,7 @@
 
 namespace ronda_test {
 
-// Numbers between -1 and 1 that differ between ranks and steps. The numbers are multiples of 2^-10, so their sums are
-// exact.
+// Numbers between -1 and 1 that differ between ranks and steps. They are multiples of 2^-10, so their sums are exact.
 template <class T>
 std::vector<T> gradient_of(int step, std::size_t count) {
   ronda::detail::Random random(static_cast<std::uint64_t>(ronda::rank()), static_cast<std::uint64_t>(step) + 1);
@@ -26,7 +25,7 @@ std::vector<T> gradient_of(int step, std::size_t count) {
   return gradient;
 }
 
-// Writes the numbers of gradient_of() into the memory of `gradient`.
+// Writes the values of gradient_of() into the memory of `gradient`.
 template <class T>
 void fill(std::vector<T>& gradient, int step) {
   const std::vector<T> values = gradient_of<T>(step, gradient.size());
@@ -39,7 +38,7 @@ std::vector<T> mean_of(std::vector<T> values) {
   return values;
 }
 
-// Returns whether `values` has the same bits on all ranks.
+// Returns whether `values` is bitwise equal on all ranks.
 template <class T>
 bool same_on_all_ranks(const std::vector<T>& values) {
   const std::string own(reinterpret_cast<const char*>(values.data()), values.size() * sizeof(T));
@@ -56,8 +55,8 @@ double distance(const std::vector<T>& a, const std::vector<T>& b) {
   return largest;
 }
 
-// Returns the elements of the first tensor in `state` whose name begins with `begin`, or an empty vector if there is no
-// such tensor.
+// Returns the elements of the first tensor in `state` whose name begins with `begin`, or an empty vector if there is
+// none.
 template <class T>
 std::vector<T> part_of(const std::vector<ronda::Tensor>& state, const std::string& begin) {
   for (const ronda::Tensor& tensor : state) {
@@ -68,7 +67,7 @@ std::vector<T> part_of(const std::vector<ronda::Tensor>& state, const std::strin
   return {};
 }
 
-// Copies the state `from` into the state `to`, as if it were loaded from a checkpoint.
+// Copies the state `from` to the state `to`, as if it had been loaded from a checkpoint.
 inline void copy_state(const std::vector<ronda::Tensor>& from, const std::vector<ronda::Tensor>& to) {
   for (std::size_t i = 0; i < from.size(); ++i) {
     const char* const bytes = static_cast<const char*>(from[i].data);

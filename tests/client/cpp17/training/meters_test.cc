@@ -36,7 +36,7 @@ TEST(MetersTest, AverageOverTheSamplesOfAllRanks) {
     EXPECT_THAT(reduced.at("loss"), DoubleNear((0 * 1 + 1 * 2 + 2 * 3) / 6.0, 1e-12));
     EXPECT_THAT(reduced.at("accuracy"), DoubleNear(4 / 9.0, 1e-12));
     EXPECT_TRUE(std::isnan(reduced.at("nothing")));
-    // After reduce() the meters start at zero again.
+    // reduce() resets the meters to zero.
     meters.average("loss").add(7);
     EXPECT_EQ(meters.reduce().at("loss"), 7);
   });

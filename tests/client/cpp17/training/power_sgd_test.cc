@@ -50,8 +50,8 @@ TEST_P(PowerSgdRanksTest, AnApproximationOfFullRankIsTheMean) {
 
 TEST_P(PowerSgdRanksTest, AMeanOfLowRankTravelsWhole) {
   ronda::run_threads(GetParam(), [] {
-    // The gradient of each process is a matrix of rank 1. So the mean of the gradients is a matrix whose rank is at
-    // most the number of processes.
+    // The gradient of each process is a matrix of rank 1. The mean of the gradients is therefore a matrix whose rank is
+    // at most the number of processes.
     const std::vector<double> left = gradient_of<double>(0, 8), right = gradient_of<double>(1, 10);
     std::vector<double> gradient(80);
     for (std::size_t i = 0; i < 80; ++i) gradient[i] = left[i / 10] * right[i % 10];
@@ -154,7 +154,7 @@ TEST_P(PowerSgdRanksTest, AnOverflowOnOneRankIsSeenByAllAndForgotten) {
   });
 }
 
-// After a zero gradient, for example of a frozen layer, PowerSgd has no direction with which to begin the next step.
+// After a zero gradient, for example of a frozen layer, PowerSgd has no direction from which to start the next step.
 TEST_P(PowerSgdRanksTest, AGradientMayBeZeroForSomeSteps) {
   ronda::run_threads(GetParam(), [] {
     std::vector<float> gradient(4 * 4);

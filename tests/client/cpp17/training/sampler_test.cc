@@ -22,7 +22,7 @@ using ronda::training::Tail;
 using ::testing::ElementsAre;
 using Samples = std::vector<std::int64_t>;
 
-// Takes `steps` samples on each of `ranks` ranks, beginning with `state`, and adds them to `*taken`. Returns the final
+// Takes `steps` samples on each of `ranks` ranks, starting from `state`, and adds them to `*taken`. Returns the final
 // state.
 DistributedSamplerState take(std::int64_t size, int ranks, const DistributedSamplerState& state, std::int64_t steps,
                              const DistributedSamplerOptions& options, Samples* taken) {
@@ -80,7 +80,7 @@ TEST(DistributedSamplerTest, OrdersDifferByEpochAndSeedAndAreTheSameOnEveryRank)
   EXPECT_EQ(DistributedSampler(100, 1, 4).next(1).front(), first[1]);
 }
 
-// The order is the same on every platform and in every version, because a job may resume with another build.
+// The order is the same on every platform and in every version, because a job may be resumed with a different build.
 TEST(DistributedSamplerTest, TheOrderIsAPromise) {
   EXPECT_THAT(DistributedSampler(8, 0, 1).next(8), ElementsAre(1, 0, 6, 4, 3, 5, 2, 7));
 }
@@ -90,8 +90,8 @@ TEST(DistributedSamplerTest, NoSamplesAreNone) {
   EXPECT_EQ(DistributedSampler(0, 0, 3).remaining(), 0);
 }
 
-// Tests with random sizes that an epoch has each sample once, except for the tail. The job may resume in between with
-// another number of ranks.
+// Tests with random sizes that an epoch has each sample once, except for the tail. The job may be resumed in the middle
+// of the epoch, with a different number of ranks.
 TEST(DistributedSamplerTest, AnEpochHasEachSampleOnceAlsoWhenTheNumberOfRanksChanges) {
   const std::uint64_t seed = std::random_device()();
   std::cout << "seed " << seed << "\n";
