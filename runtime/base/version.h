@@ -6,7 +6,7 @@
 namespace ronda {
 
 // All ranks of a job run the same version, because the protocol between them may change with every version.
-inline constexpr char kVersion[] = "0.1.0";
+inline constexpr char kVersion[] = "0.2.0";
 
 }  // namespace ronda
 
