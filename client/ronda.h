@@ -145,7 +145,7 @@ typedef struct ronda_options {
 #define RONDA_OPTIONS_INIT \
   { sizeof(ronda_options), 0, 0, 0, 0, 0, 0, NULL, 0, NULL, NULL, 0, 0, 0, 0, 0, 0 }
 
-/* The version of the library, "0.1.0". */
+/* The version of the library, "0.2.0". */
 const char* ronda_version(void);
 
 /* The error text of the last failed call in this thread, or "" if no call has failed. The text is valid until this

@@ -6,7 +6,7 @@
 namespace ronda {
 
 // All ranks of a job must run the same version, because any version may change the protocol.
-inline constexpr char kVersion[] = "0.1.0";
+inline constexpr char kVersion[] = "0.2.0";
 
 }  // namespace ronda
 

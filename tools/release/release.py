@@ -22,10 +22,17 @@ import sys
 import zipfile
 from collections.abc import Iterator
 
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "bindings"))
+
+from abi_changes import differences  # noqa: E402
+from c_headers import BindingsError, read_with_includes  # noqa: E402
+
 _VERSION_FILE = "runtime/base/version.h"
 _HEADER = "client/ronda.h"
 _CHANGELOG = "CHANGELOG.md"
 _PACKAGES = "dist"  # where `make wheel deb` puts the packages
+# Copies of the headers of earlier releases. The folders' names have the ABI and the release.
+_EARLIER_HEADERS = "tests/client/abi_v*/ronda.h"
 _DEBS = ("ronda", "libronda0", "libronda-dev", "python3-ronda")
 
 
@@ -108,9 +115,27 @@ def _problems_of_header(version: str) -> Iterator[str]:
     said = _find(r'/\* The version of the library, "(.*)"\. \*/', _HEADER)
     if said != version:
         yield f"{_HEADER}: its comment says version {said}, and {_VERSION_FILE} has {version}"
+
+
+def _problems_of_abi() -> Iterator[str]:
+    """Compares the header's declarations with those of the newest release that the tests have."""
     abi = _find(r"^#define RONDA_ABI_VERSION (\d+)$", _HEADER)
-    if not pathlib.Path(f"tests/client/abi_v{abi}").is_dir():
+    releases = {
+        tuple(int(number) for number in re.findall(r"\d+", path.parent.name)): path
+        for path in pathlib.Path().glob(_EARLIER_HEADERS)
+    }
+    newest = max(releases, default=())
+    if newest[:1] != (int(abi or 0),):
         yield f"{_HEADER}: it has ABI {abi}, and there is no tests/client/abi_v{abi} that tests it"
+        return
+    copy = releases[newest]
+    names = differences(read_with_includes(copy), read_with_includes(pathlib.Path(_HEADER)))
+    if names:
+        yield (
+            f"{_HEADER}: it differs from {copy} in {', '.join(names[:3])}"
+            f"{', ...' * (len(names) > 3)}: add the headers and a program of this release to the"
+            " tests, as step 2 of docs/releases.md says"
+        )
 
 
 def _problems_of_checkout(version: str) -> Iterator[str]:
@@ -131,6 +156,7 @@ def problems(version: str) -> list[str]:
         *_problems_of_checkout(version),
         *_problems_of_changelog(version),
         *_problems_of_header(version),
+        *_problems_of_abi(),
     ]
 
 
@@ -210,7 +236,7 @@ def main(arguments: list[str]) -> int:
             publish(release)
         else:
             _print_plan(release)
-    except ReleaseError as error:
+    except (ReleaseError, BindingsError) as error:
         print(f"release: {error}", file=sys.stderr)
         return 1
     return 0

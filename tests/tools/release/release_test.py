@@ -46,19 +46,33 @@ for name in "ronda", "libronda0", "libronda-dev", "python3-ronda":
 """
 
 
+_HEADER = """\
+#define RONDA_ABI_VERSION 1
+/* The version of the library, "0.2.0". */
+const char* ronda_version(void);
+#include "ronda/operations.h"
+"""
+_OPERATIONS = """\
+typedef struct ronda_args {
+  size_t struct_size; /* of the struct */
+} ronda_args;
+ronda_status ronda_run(const ronda_args* args);
+"""
+
+
 class ReleaseTest(unittest.TestCase):
     """A project that is ready for the release of version 0.2.0."""
 
     def setUp(self) -> None:
-        folder = tempfile.TemporaryDirectory()
-        self.addCleanup(folder.cleanup)
-        self.root = pathlib.Path(folder.name)
+        root = tempfile.TemporaryDirectory()
+        self.addCleanup(root.cleanup)
+        self.root = pathlib.Path(root.name)
         self.write("runtime/base/version.h", 'inline constexpr char kVersion[] = "0.2.0";\n')
-        self.write(
-            "client/ronda.h",
-            '#define RONDA_ABI_VERSION 1\n/* The version of the library, "0.2.0". */\n',
-        )
-        self.write("tests/client/abi_v1/ronda.h", "")
+        for folder in "client", "tests/client/abi_v1_0_10":
+            self.write(f"{folder}/ronda.h", _HEADER)
+            self.write(f"{folder}/ronda/operations.h", _OPERATIONS)
+        for folder in "tests/client/abi_v1", "tests/client/abi_v1_0_9":
+            self.write(f"{folder}/ronda.h", "#define RONDA_ABI_VERSION 1\n")
         self.write("CHANGELOG.md", _CHANGELOG)
         self.write(".gitignore", "dist/\n")
         self.write("packages.py", _PACKAGE_PROGRAM)
@@ -168,10 +182,35 @@ class ReleaseTest(unittest.TestCase):
                 self.assert_refused(f"CHANGELOG.md: {problem}")
 
     def test_abi_of_the_header_has_a_test(self) -> None:
-        header = '#define RONDA_ABI_VERSION 2\n/* The version of the library, "0.2.0". */\n'
-        self.write("client/ronda.h", header)
+        self.write("client/ronda.h", _HEADER.replace("VERSION 1", "VERSION 2"))
         self.commit()
         self.assert_refused("client/ronda.h: it has ABI 2, and there is no tests/client/abi_v2")
+
+    def test_declarations_are_those_of_the_newest_header_in_the_tests(self) -> None:
+        for path, old, new, name in (
+            ("ronda.h", "const char*", "int", "ronda_version"),
+            ("ronda.h", "(void);\n", "(void);\nint ronda_size(void);\n", "ronda_size"),
+            ("ronda/operations.h", "} ronda_args", "  int root;\n} ronda_args", "ronda_args"),
+        ):
+            with self.subTest(name):
+                text = (self.root / "client" / path).read_text()
+                self.write(f"client/{path}", text.replace(old, new))
+                self.commit()
+                self.assert_refused(
+                    "client/ronda.h: it differs from tests/client/abi_v1_0_10/ronda.h in"
+                    f" {name}: add the headers and a program of this release"
+                )
+                self.write(f"client/{path}", text)
+
+    def test_comments_of_the_header_may_differ_from_the_tests(self) -> None:
+        self.write("client/ronda/operations.h", _OPERATIONS.replace("of the", "of this"))
+        self.commit()
+        self.assertEqual(self.release().returncode, 0)
+
+    def test_header_of_an_unknown_form_is_refused(self) -> None:
+        self.write("client/ronda.h", _HEADER + "union ronda_value { int number; };\n")
+        self.commit()
+        self.assert_refused("'union ronda_value { int number' has an unknown form")
 
     def test_package_of_another_version_gets_no_tag(self) -> None:
         self.write("Makefile", f"wheel:\n\t@{sys.executable} packages.py 0.1.9\ndeb:\n")
