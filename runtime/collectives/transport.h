@@ -99,6 +99,16 @@ struct DirectCall {
   bool is_exchange() const { return !sends.empty(); }
 };
 
+// Device memory that all ranks of a transport have registered together, so that the ranks' devices can use it directly.
+// It has the same size on all ranks. Each buffer of a call must be in this memory on all ranks or on none, and must
+// begin at the same distance from `data` on all ranks. Exceptions are the input of an allgather and the output of a
+// reducescatter, whose places may differ, and the parts of an exchange. What one rank sends from this memory, the other
+// rank must receive in this memory. This is not checked.
+struct DirectMemory {
+  std::shared_ptr<std::byte> data;  // remains valid after the end of the transport; the last owner frees it
+  size_t bytes = 0;
+};
+
 // Does collectives between the devices of some ranks. All ranks whose devices take part must make the same calls in the
 // same order. This is not checked.
 //
@@ -114,6 +124,10 @@ class DirectTransport {
   // REQUIRES: if the call is a reduction, Reduces() returns true for it.
   // Errors: the library's errors. After an error all later calls fail.
   virtual absl::Status Run(const DirectCall& call) = 0;
+
+  // Returns the memory that the ranks have registered together. Errors: the reason why there is none, the same on all
+  // ranks.
+  virtual absl::StatusOr<DirectMemory> memory() const = 0;
 
   // Returns the first error that has been found, or OK.
   virtual absl::Status failure() const = 0;
@@ -135,7 +149,7 @@ class DeviceSupport {
 
   // Returns the facts about this rank's device, from which all ranks choose a backend. The text has at most
   // kLongestFacts characters.
-  static constexpr size_t kLongestFacts = 320;
+  static constexpr size_t kLongestFacts = 384;
   virtual std::string Facts(Device& device) = 0;
 
   // Connects the devices of all ranks. Every rank must make this call at the same point in the sequence of calls.
@@ -165,6 +179,8 @@ class DeviceSupport {
     // Sends bytes from the first member to the other members. All members must call this function.
     std::function<absl::Status(const CallInfo& info, void* data, size_t bytes)> share;
     std::function<absl::Status()> job_failure;
+    // What the process does after a failure of the job. If it goes on, Abort must be able to end the device's work.
+    enum class AfterFailure : uint8_t { kGoesOn, kEnds } process = AfterFailure::kGoesOn;
   };
   virtual absl::StatusOr<std::unique_ptr<DirectTransport>> ConnectDirectly(const DirectRequest& request) = 0;
 };

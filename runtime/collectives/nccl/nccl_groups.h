@@ -3,6 +3,7 @@
 #ifndef RONDA_RUNTIME_COLLECTIVES_NCCL_NCCL_GROUPS_H_
 #define RONDA_RUNTIME_COLLECTIVES_NCCL_NCCL_GROUPS_H_
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -25,6 +26,11 @@
 #include "runtime/cuda/device.h"
 
 namespace ronda {
+
+// Whether NCCL may move data between windows by the devices' copy engines instead of kernels. An abort does not end a
+// copy that waits for another rank: the stream itself waits, and not a kernel. So use them only if the process ends
+// after a failure of the job.
+enum class NcclCopyEngines : uint8_t { kUnused, kUsed };
 
 // Whether Ronda's own buffers are registered with NCCL as symmetric windows, whose memory has the same layout on all
 // ranks. For such memory NCCL has special kernels, which use fewer multiprocessors, and add 16-bit numbers in float32.
@@ -53,7 +59,9 @@ class NcclGroups {
     std::vector<RankId> job_ranks;  // as in NcclCommunicator
     std::shared_ptr<Device> device;
     std::shared_ptr<const NcclLibrary> library;
-    NcclWindows windows = NcclWindows::kNone;  // the same on all ranks
+    NcclWindows windows = NcclWindows::kNone;                 // the same on all ranks
+    std::string without_windows = "RONDA_NCCL_WINDOWS=0";     // the setting on rank 0 that needs no windows
+    NcclCopyEngines copy_engines = NcclCopyEngines::kUnused;  // the same on all ranks
     // Sends `bytes` bytes from the first member of the call's group to the other members. All `size` ranks must call
     // it.
     std::function<absl::Status(const CallInfo& info, void* data, size_t bytes)> share;
@@ -100,6 +108,11 @@ class NcclGroups {
   // If UsesWindows(), the first call for some memory is a collective call of NCCL, which waits for the other members.
   // The memory must come from NCCL's allocator, and have the same size on all members.
   absl::Status Register(Entry* entry, void* memory, size_t bytes);
+
+  // As Register, but ends the wait for the other members itself: when the job has failed, or after the time that
+  // Connect would give them. For callers whose communicators no other thread aborts yet. Errors: as Register;
+  // DEADLINE_EXCEEDED, the job's failure. After an error all later calls fail.
+  absl::Status RegisterInTime(Entry* entry, void* memory, size_t bytes, const WaitLimits& limits);
 
   // Returns whether registered memory becomes a symmetric window: if the options say so and the library has windows.
   bool UsesWindows() const {
@@ -166,6 +179,8 @@ class NcclGroups {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::Status RegisterLocally(Entry* entry, void* memory, size_t bytes);
   absl::Status RegisterWindow(Entry* entry, void* memory, size_t bytes);
+  // Returns when `is_over` is set, and aborts the communicators if that takes too long or if the job has failed.
+  void WatchRegistration(const Entry& entry, const WaitLimits& limits, const std::atomic<bool>& is_over);
   // Returns the communicator with which memory is registered.
   static NcclHandle OfCalls(const Entry& entry);
   // Removes the memory registrations of all communicators. Returns false if the device has been abandoned.

@@ -22,7 +22,8 @@ inline constexpr fake_nccl_faults kNoFaults = {.version = 0,
                                                .hang_at = -1,
                                                .fail_register = 0,
                                                .stop_peers = 0,
-                                               .no_windows = 0};
+                                               .no_windows = 0,
+                                               .overlooks_offsets = 0};
 
 // Returns the fake NCCL, which works on the streams of this test's FakeCuda. `plugin` allocates memory for the fake. If
 // `plugin` is nullptr, ncclMemAlloc fails. If the fake cannot be loaded, the test fails.
@@ -40,7 +41,7 @@ int FakeNcclAllocations();
 int FakeNcclRegistrations();
 int FakeNcclWindows();
 
-// Returns how often all ranks have called a collective, such as "AllReduce".
+// Returns how often all ranks have called a collective, such as "AllReduce"; see fake_nccl_calls().
 int FakeNcclCalls(const std::string& name);
 
 // Returns the number of groups of all ranks for which NCCL would have started a thread.
