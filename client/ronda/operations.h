@@ -66,7 +66,9 @@ typedef int64_t ronda_handle; /* > 0 */
  * `output` Ronda allocates the result, which belongs to the handle. If `output` is given, Ronda writes the rows
  * directly to `output`, which is in the kind of memory that call.memory names. The rows in `output` stay after the
  * handle is released. With or without an `output`, ronda_output() returns the address of the result and the number of
- * its rows. `output` must not overlap the input. Each rank decides for itself whether it gives an `output`.
+ * its rows. `output` must not overlap the input, except over a lane (lanes.h): there the input of an allgather may be
+ * the rank's part of `output`, and the `output` of a reducescatter the rank's part of the input. Each rank decides for
+ * itself whether it gives an `output`.
  *
  * If the result has more than `output_bytes` bytes, the operation runs, and then fails on this rank with
  * RONDA_ERROR_INVALID_ARGUMENT and a text that names both sizes. In this case Ronda writes nothing to this rank's
