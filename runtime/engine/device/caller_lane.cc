@@ -58,6 +58,7 @@ std::string Contradiction(RankId sender, PartRecord sent, RankId receiver, PartR
                       place(received), ": both must use the lane's memory, or neither");
 }
 
+// Whether one buffer of the operation may be a part of the other.
 bool MayBeInPlace(OpType op) { return op == OpType::kAllgather || op == OpType::kReduceScatter; }
 
 std::string InWords(RankId rank, const FlightEvent& event, absl::string_view call) {

@@ -90,8 +90,8 @@ class CallerLane {
   // them.
   ~CallerLane();
 
-  // Whether the lane carries out `submission`. All members get the same answer if their submissions match. The input of
-  // an allgather may be the rank's part of the output, and the output of a reducescatter the rank's part of the input.
+  // Whether the lane carries out `submission`. All members get the same answer if their submissions match. An operation
+  // by rows may be in place: its smaller buffer is the rank's part of the larger one.
   // Errors: INVALID_ARGUMENT if CheckSubmission refuses `submission` for another reason. The name is ignored.
   absl::StatusOr<bool> Carries(Submission& submission) const;
 
@@ -140,7 +140,7 @@ class CallerLane {
   explicit CallerLane(Options options);
 
   bool CarriesKind(const Submission& submission) const;
-  // REQUIRES: an allgather or a reducescatter whose shape is valid.
+  // REQUIRES: MayBeInPlace() is true for the operation, whose shape is valid.
   bool IsInPlace(const Submission& submission) const;
   kernels::Scale ScaleOf(const TensorRequest& request) const;
   std::string LabelOf(uint64_t number, const Submission& submission) const;
