@@ -30,6 +30,7 @@
 #include "absl/time/time.h"
 #include "absl/types/span.h"
 #include "client/elastic.h"
+#include "client/lane_blocks.h"
 #include "client/rank_claim.h"
 #include "client/ronda.h"
 #include "client/session.h"
@@ -324,6 +325,7 @@ struct Globals {
   DefaultRuntime runtime;
   RankContexts ranks;
   HandleTable handles;
+  LaneBlocks lane_blocks;
   ElasticMember member;
   StepMarks marks;
   std::once_flag unknown_variables_told;

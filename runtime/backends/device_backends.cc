@@ -131,36 +131,51 @@ absl::StatusOr<DeviceTransport> ConnectHierarchy(const DeviceSupport::Request& r
 }  // namespace
 
 std::string Encode(const DeviceFacts& facts, size_t longest) {
-  const std::string fields =
-      absl::StrJoin({facts.host, facts.pci_bus, facts.uuid, facts.nccl, facts.wanted, facts.order, facts.windows,
-                     facts.in_place, facts.why_no_peer.substr(0, kLongestPeerReason), facts.why_no_nccl},
-                    absl::string_view(&kSeparator, 1));
+  const std::string fields = absl::StrJoin(
+      {facts.host, facts.pci_bus, facts.uuid, facts.nccl, facts.wanted, facts.order, facts.windows, facts.in_place,
+       facts.memory_mb, facts.events, facts.why_no_peer.substr(0, kLongestPeerReason), facts.why_no_nccl},
+      absl::string_view(&kSeparator, 1));
   return fields.substr(0, longest);
 }
 
 absl::StatusOr<DeviceFacts> DecodeDeviceFacts(absl::string_view text) {
-  const std::vector<std::string> fields = absl::StrSplit(text, absl::MaxSplits(kSeparator, 9));
-  if (fields.size() != 10) return absl::InternalError(absl::StrCat("damaged facts about a device: '", text, "'"));
+  const std::vector<std::string> fields = absl::StrSplit(text, absl::MaxSplits(kSeparator, 11));
+  if (fields.size() != 12) return absl::InternalError(absl::StrCat("damaged facts about a device: '", text, "'"));
   return DeviceFacts{.host = fields[0],
                      .pci_bus = fields[1],
                      .uuid = fields[2],
                      .nccl = fields[3],
-                     .why_no_nccl = fields[9],
+                     .why_no_nccl = fields[11],
                      .wanted = fields[4],
-                     .why_no_peer = fields[8],
+                     .why_no_peer = fields[10],
                      .order = fields[5],
                      .windows = fields[6],
+                     .events = fields[9],
+                     .memory_mb = fields[8],
                      .in_place = fields[7]};
 }
 
 absl::StatusOr<NcclSettings> NcclSettingsOf(absl::Span<const std::string> facts) {
   RONDA_ASSIGN_OR_RETURN(const DeviceFacts first, DecodeDeviceFacts(facts.front()));
+  int64_t memory_mb = 0;
+  if (!first.memory_mb.empty() && !absl::SimpleAtoi(first.memory_mb, &memory_mb)) {
+    return absl::InternalError(absl::StrCat("damaged facts about a device: memory of '", first.memory_mb, "' MiB"));
+  }
   return NcclSettings{.order = first.order.empty() ? SumOrder::kOfNccl : SumOrder::kOfRanks,
                       .windows = first.windows.empty() ? NcclWindows::kNone : NcclWindows::kSymmetric,
-                      .reduces_in_place = !first.in_place.empty()};
+                      .reduces_in_place = !first.in_place.empty(),
+                      .lane_memory_mb = memory_mb};
 }
 
 namespace {
+
+absl::StatusOr<std::vector<DeviceFacts>> DecodeAll(absl::Span<const std::string> texts) {
+  std::vector<DeviceFacts> facts;
+  for (const std::string& text : texts) {
+    RONDA_ASSIGN_OR_RETURN(facts.emplace_back(), DecodeDeviceFacts(text));
+  }
+  return facts;
+}
 
 absl::StatusOr<std::string> RateNccl(const DeviceSituation& situation) {
   return MeritUnless(ObjectionToNccl(situation, AllRanks(situation)),
@@ -193,7 +208,14 @@ absl::StatusOr<std::unique_ptr<DirectTransport>> ConnectNcclDirectly(const Devic
                                                                      const NcclLoader& nccl) {
   RONDA_ASSIGN_OR_RETURN(std::shared_ptr<const NcclLibrary> library, nccl());
   RONDA_ASSIGN_OR_RETURN(const NcclSettings settings, NcclSettingsOf(request.facts));
-  return NcclDirect::Connect(request, std::move(library), settings.order);
+  using Hosts = NcclDirect::Settings::Hosts;
+  RONDA_ASSIGN_OR_RETURN(const std::vector<DeviceFacts> facts, DecodeAll(request.facts));
+  const bool is_one = std::all_of(facts.begin(), facts.end(),
+                                  [&](const DeviceFacts& each) { return each.events == facts.front().events; });
+  return NcclDirect::Connect(request, std::move(library),
+                             {.order = settings.order,
+                              .memory_bytes = static_cast<size_t>(settings.lane_memory_mb) << 20,
+                              .hosts = is_one ? Hosts::kOne : Hosts::kSeveral});
 }
 
 // Returns why the ranks' devices cannot map each other's memory; empty if no reason is known.
@@ -307,7 +329,8 @@ std::shared_ptr<DeviceSupport> DeviceBackends::Create(const DeviceSettings& sett
                                   python = settings.python] { return LoadNccl(path, toolkit, python); }};
   const NcclSettings of_nccl = {.order = settings.reproducible ? SumOrder::kOfRanks : SumOrder::kOfNccl,
                                 .windows = settings.nccl_windows ? NcclWindows::kSymmetric : NcclWindows::kNone,
-                                .reduces_in_place = settings.reduce_in_place};
+                                .reduces_in_place = settings.reduce_in_place,
+                                .lane_memory_mb = settings.lane_memory_mb};
   if (!settings.nccl_host.empty()) {
     return std::make_shared<DeviceBackends>(std::move(libraries), settings.backend, settings.nccl_host,
                                             Identity::kPlace, of_nccl);
@@ -322,6 +345,8 @@ std::string DeviceBackends::Facts(Device& device) {
                        .wanted = wanted_,
                        .order = nccl_.order == SumOrder::kOfRanks ? "ranks" : "",
                        .windows = nccl_.windows == NcclWindows::kSymmetric ? "symmetric" : "",
+                       .events = events_,
+                       .memory_mb = nccl_.lane_memory_mb == 0 ? "" : absl::StrCat(nccl_.lane_memory_mb),
                        .in_place = nccl_.reduces_in_place ? "adjacent" : ""};
   ronda_cuda_device description = {};
   // If the device's identity is unknown, leaves these fields empty. Two such ranks on one host count as sharing a
@@ -339,18 +364,6 @@ std::string DeviceBackends::Facts(Device& device) {
   }
   return Encode(facts, kLongestFacts);
 }
-
-namespace {
-
-absl::StatusOr<std::vector<DeviceFacts>> DecodeAll(absl::Span<const std::string> texts) {
-  std::vector<DeviceFacts> facts;
-  for (const std::string& text : texts) {
-    RONDA_ASSIGN_OR_RETURN(facts.emplace_back(), DecodeDeviceFacts(text));
-  }
-  return facts;
-}
-
-}  // namespace
 
 absl::StatusOr<DeviceTransport> DeviceBackends::Connect(const Request& request) {
   RONDA_ASSIGN_OR_RETURN(const std::vector<DeviceFacts> facts, DecodeAll(request.facts));

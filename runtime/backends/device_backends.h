@@ -14,6 +14,7 @@
 #include "absl/types/span.h"
 #include "runtime/backends/registry.h"
 #include "runtime/base/config.h"
+#include "runtime/base/peer.h"
 #include "runtime/collectives/host_map.h"
 #include "runtime/collectives/nccl/nccl_arithmetic.h"
 #include "runtime/collectives/nccl/nccl_groups.h"
@@ -33,6 +34,8 @@ struct DeviceFacts {
   std::string why_no_peer;  // the reason, if the device cannot share memory with other ranks
   std::string order;        // "ranks" with RONDA_REPRODUCIBLE, otherwise empty; rank 0's applies
   std::string windows;      // "symmetric" with RONDA_NCCL_WINDOWS, otherwise empty; rank 0's applies
+  std::string events;       // ranks with the same value can read each other's flight recorders
+  std::string memory_mb;    // RONDA_LANE_MEMORY_MB; empty: 0; rank 0's applies
   std::string in_place;     // "adjacent" with RONDA_REDUCE_IN_PLACE, otherwise empty; rank 0's applies
 
   friend bool operator==(const DeviceFacts&, const DeviceFacts&) = default;
@@ -48,6 +51,7 @@ struct NcclSettings {
   SumOrder order = SumOrder::kOfNccl;
   NcclWindows windows = NcclWindows::kNone;
   bool reduces_in_place = false;  // adjacent tensors
+  int64_t lane_memory_mb = 0;     // MiB that each lane registers; 0: none
 };
 
 // Returns the settings of the first rank in `facts`, which apply to all ranks in `facts`. Errors: those of
@@ -79,14 +83,15 @@ class DeviceBackends : public DeviceSupport {
   // `hostname` is this machine's name. Does not load any library yet.
   static std::shared_ptr<DeviceSupport> Create(const DeviceSettings& settings, const std::string& hostname);
 
-  // `host` is the name that NCCL gives this host.
+  // `host` is the name that NCCL gives this host. `events` is DeviceFacts::events.
   DeviceBackends(Libraries libraries, std::string wanted, std::string host, Identity identity = Identity::kUuid,
-                 NcclSettings nccl = {})
+                 NcclSettings nccl = {}, std::string events = HostId())
       : libraries_(std::move(libraries)),
         wanted_(std::move(wanted)),
         host_(std::move(host)),
         identity_(identity),
-        nccl_(nccl) {}
+        nccl_(nccl),
+        events_(std::move(events)) {}
 
   absl::StatusOr<const ronda_cuda_plugin*> Plugin() override { return libraries_.cuda(); }
   std::string Facts(Device& device) override;
@@ -99,6 +104,7 @@ class DeviceBackends : public DeviceSupport {
   const std::string host_;
   const Identity identity_;
   const NcclSettings nccl_;
+  const std::string events_;
 };
 
 }  // namespace ronda

@@ -131,6 +131,7 @@ struct DeviceSettings {
   std::optional<absl::Duration> failure_grace = absl::Seconds(10);
   bool reproducible = false;     // floating-point numbers are added in the order of the ranks. Rank 0's applies
   bool nccl_windows = false;     // Ronda's buffers become symmetric windows of NCCL. Rank 0's applies
+  int64_t lane_memory_mb = 0;    // MiB that each lane registers with NCCL, for its tensors. Rank 0's applies
   bool reduce_in_place = false;  // gradients that are adjacent on all ranks are not packed. Rank 0's applies
 };
 

@@ -39,6 +39,7 @@ inline constexpr absl::string_view kVariables[] = {
     "RONDA_HOSTS_PLUGIN",
     "RONDA_JOB_ID",
     "RONDA_JOB_SECRET",
+    "RONDA_LANE_MEMORY_MB",
     "RONDA_LAUNCH",
     "RONDA_LOCAL_RANK",
     "RONDA_LOCAL_SIZE",

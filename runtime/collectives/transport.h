@@ -98,8 +98,18 @@ struct DirectCall {
   bool is_exchange() const { return !sends.empty(); }
 };
 
-// Executes collectives between the devices of some ranks, all of which must make the same calls in the same order. This
-// is not checked.
+// Device memory that all ranks of a transport have registered together, so that the ranks' devices can use it directly.
+// It has the same size on all ranks. Each buffer of a call must be in this memory on all ranks or on none, and must
+// begin at the same distance from `data` on all ranks. Exceptions are the input of an allgather and the output of a
+// reducescatter, whose places may differ, and the parts of an exchange. What one rank sends from this memory, the other
+// rank must receive in this memory. This is not checked.
+struct DirectMemory {
+  std::shared_ptr<std::byte> data;  // remains valid after the end of the transport; the last owner frees it
+  size_t bytes = 0;
+};
+
+// Does collectives between the devices of some ranks. All ranks whose devices take part must make the same calls in the
+// same order. This is not checked.
 //
 // Thread-compatible, except failure() and Abort(), which any thread may call.
 class DirectTransport {
@@ -114,7 +124,11 @@ class DirectTransport {
   // Errors: the library's errors. After an error, all later calls fail.
   virtual absl::Status Run(const DirectCall& call) = 0;
 
-  // Returns the first error so far, or OK.
+  // Returns the memory that the ranks have registered together. Errors: the reason why there is none, the same on all
+  // ranks.
+  virtual absl::StatusOr<DirectMemory> memory() const = 0;
+
+  // Returns the first error that has been found, or OK.
   virtual absl::Status failure() const = 0;
 
   // Aborts the device's work in progress, which might never finish by itself, unless the device is held (Device::Hold).
@@ -132,8 +146,9 @@ class DeviceSupport {
   // plugin.
   virtual absl::StatusOr<const ronda_cuda_plugin*> Plugin() = 0;
 
-  // Returns facts about this rank's device, from which all ranks choose a backend, in at most kLongestFacts characters.
-  static constexpr size_t kLongestFacts = 320;
+  // Returns the facts about this rank's device, from which all ranks choose a backend. The text has at most
+  // kLongestFacts characters.
+  static constexpr size_t kLongestFacts = 384;
   virtual std::string Facts(Device& device) = 0;
 
   // Connects the devices of all ranks. Every rank must make this call at the same point in the sequence of calls.
@@ -163,6 +178,8 @@ class DeviceSupport {
     // Broadcasts bytes from the first member. All members must call it.
     std::function<absl::Status(const CallInfo& info, void* data, size_t bytes)> share;
     std::function<absl::Status()> job_failure;
+    // What the process does after a failure of the job. If it goes on, Abort must be able to end the device's work.
+    enum class AfterFailure : uint8_t { kGoesOn, kEnds } process = AfterFailure::kGoesOn;
   };
   virtual absl::StatusOr<std::unique_ptr<DirectTransport>> ConnectDirectly(const DirectRequest& request) = 0;
 };

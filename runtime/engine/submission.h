@@ -23,9 +23,10 @@ namespace ronda {
 struct Submission {
   TensorRequest request;        // the name is not empty; in its process set no other tensor in flight has it
   const void* input = nullptr;  // unused by broadcast (see `output`) and by a rank that only receives
-  // The buffer for the result of allreduce, reduce (on the root), broadcast and receive. In an allreduce, it may be the
-  // input. In operations by rows, it may be nullptr, and the handle then owns the memory of the result. An output that
-  // is given for such an operation must not overlap the input, and gets the result if it is large enough.
+  // The buffer for the result of allreduce, reduce (on the root), broadcast and receive. In an allreduce, the output
+  // may be the input. In operations by rows, the output may be nullptr. The memory of the result then belongs to the
+  // handle. If the output of an operation by rows is given, it must not overlap the input (except over a lane, see
+  // CallerLane::Carries). The result is written to it if it is large enough.
   void* output = nullptr;
   size_t output_bytes = 0;  // operations by rows: the size of the buffer at `output`
 

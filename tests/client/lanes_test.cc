@@ -301,6 +301,112 @@ TEST_F(LanesTest, RanksKnowWhichReductionsTheLaneCarries) {
   });
 }
 
+class LaneMemoryTest : public LanesTest {
+ protected:
+  void SetUp() override {
+    LanesTest::SetUp();
+    setenv("RONDA_LANE_MEMORY_MB", "1", 1);
+  }
+  void TearDown() override {
+    unsetenv("RONDA_LANE_MEMORY_MB");
+    EXPECT_EQ(ronda::testing::FakeGpuLeaks(), "");
+  }
+};
+
+// Sums kCount floats at `data` over the lane, in place, after filling them with this rank's number.
+void SumOwn(float* data, const FakeGpuStream& stream) {
+  stream.Enqueue([data, own = Own()] {
+    for (std::int64_t i = 0; i < kCount; ++i) data[i] = own;
+  });
+  ronda_allreduce_args args = RONDA_ALLREDUCE_ARGS_INIT;
+  SetTensor(args, &kCount, 1, stream);
+  args.input = args.output = data;
+  EXPECT_EQ(ronda_allreduce(&args), RONDA_OK) << ronda_last_error();
+}
+
+// Returns the first number at `data`, as the stream sees it.
+float FirstOf(const float* data, const FakeGpuStream& stream) {
+  float first = 0;
+  stream.Enqueue([data, &first] { first = *data; });
+  stream.Synchronize();
+  return first;
+}
+
+TEST_F(LaneMemoryTest, BlockStaysValidAfterItsLaneAndItsJob) {
+  std::vector<void*> blocks(kRanks);
+  ronda::run_threads(kRanks, [&] {
+    const FakeGpuStream stream(ronda::rank());
+    const FakeGpuArray<float> array(stream, kCount);
+    Open(array);
+    std::size_t bytes = 0;
+    EXPECT_EQ(ronda_lane_memory(0, &bytes), RONDA_OK);
+    EXPECT_EQ(bytes, std::size_t{1} << 20);
+    void*& block = blocks[static_cast<std::size_t>(ronda::rank())];
+    ASSERT_EQ(ronda_lane_allocate(0, kCount * sizeof(float), stream.handle(), &block), RONDA_OK) << ronda_last_error();
+    SumOwn(static_cast<float*>(block), stream);
+    EXPECT_EQ(ronda_lane_close(0), RONDA_OK) << ronda_last_error();
+    EXPECT_EQ(FirstOf(static_cast<float*>(block), stream), 3);
+  });
+  for (int rank = 0; rank < kRanks; ++rank) {
+    const FakeGpuStream stream(rank);
+    void* const block = blocks[static_cast<std::size_t>(rank)];
+    EXPECT_EQ(FirstOf(static_cast<float*>(block), stream), 3);
+    EXPECT_EQ(ronda_lane_free(block, stream.handle()), RONDA_OK) << ronda_last_error();
+    EXPECT_EQ(ronda_lane_free(block, stream.handle()), RONDA_ERROR_INVALID_ARGUMENT) << "twice";
+    EXPECT_THAT(ronda_last_error(), HasSubstr("ronda_lane_free: no block"));
+  }
+}
+
+TEST_F(LaneMemoryTest, AllocatorForPyTorchUsesTheLaneOfItsProcessSet) {
+  ronda::run_threads(kRanks, [] {
+    const FakeGpuStream stream(ronda::rank());
+    const FakeGpuArray<float> array(stream, kCount);
+    ronda_lane_allocate_function allocate = nullptr;
+    ronda_lane_free_function release = nullptr;
+    ASSERT_EQ(ronda_lane_allocator(0, &allocate, &release), RONDA_OK) << ronda_last_error();
+    EXPECT_EQ(allocate(1, ronda::rank(), stream.handle()), nullptr);
+    EXPECT_THAT(ronda_last_error(), HasSubstr("has no open lane"));
+    Open(array);
+    void* const block = allocate(kCount * sizeof(float), ronda::rank(), stream.handle());
+    ASSERT_NE(block, nullptr) << ronda_last_error();
+    SumOwn(static_cast<float*>(block), stream);
+    EXPECT_EQ(FirstOf(static_cast<float*>(block), stream), 3);
+    EXPECT_EQ(allocate(1, ronda::rank() + 1, stream.handle()), nullptr);
+    EXPECT_THAT(ronda_last_error(), HasSubstr("the tensor would be on cuda:"));
+    EXPECT_EQ(allocate(std::size_t{1} << 20, ronda::rank(), stream.handle()), nullptr);
+    EXPECT_THAT(ronda_last_error(), HasSubstr("no room for 1048576 bytes"));
+    release(block, kCount * sizeof(float), ronda::rank(), stream.handle());
+    void* const all = allocate(std::size_t{1} << 20, ronda::rank(), stream.handle());
+    EXPECT_EQ(all, block);
+    release(all, std::size_t{1} << 20, ronda::rank(), stream.handle());
+  });
+}
+
+TEST_F(LaneMemoryTest, WrongArgumentsAreRefused) {
+  ronda::run_threads(kRanks, [] {
+    const FakeGpuStream stream(ronda::rank());
+    const FakeGpuArray<float> array(stream, kCount);
+    std::size_t bytes = 1;
+    EXPECT_EQ(ronda_lane_memory(0, &bytes), RONDA_OK);
+    EXPECT_EQ(bytes, 0u) << "the lane is not open";
+    void* block = nullptr;
+    EXPECT_EQ(ronda_lane_allocate(0, 1, stream.handle(), &block), RONDA_ERROR_INVALID_ARGUMENT);
+    EXPECT_THAT(ronda_last_error(), HasSubstr("ronda_lane_allocate: process set 0 has no open lane"));
+    Open(array);
+    EXPECT_EQ(ronda_lane_memory(0, nullptr), RONDA_ERROR_INVALID_ARGUMENT);
+    EXPECT_EQ(ronda_lane_allocate(0, 1, stream.handle(), nullptr), RONDA_ERROR_INVALID_ARGUMENT);
+    EXPECT_THAT(ronda_last_error(), HasSubstr("memory is NULL"));
+    EXPECT_EQ(ronda_lane_allocate(0, std::size_t{2} << 20, stream.handle(), &block), RONDA_ERROR_OUT_OF_MEMORY);
+    EXPECT_THAT(ronda_last_error(), HasSubstr("RONDA_LANE_MEMORY_MB"));
+    ronda_lane_allocate_function allocate = nullptr;
+    ronda_lane_free_function release = nullptr;
+    EXPECT_EQ(ronda_lane_allocator(256, &allocate, &release), RONDA_ERROR_INVALID_ARGUMENT);
+    EXPECT_THAT(ronda_last_error(), HasSubstr("only the sets 0 to 255"));
+    EXPECT_EQ(ronda_lane_allocator(0, nullptr, &release), RONDA_ERROR_INVALID_ARGUMENT);
+    EXPECT_EQ(ronda_lane_allocator(0, &allocate, nullptr), RONDA_ERROR_INVALID_ARGUMENT);
+  });
+}
+
 TEST_F(LanesTest, WrongArgumentsAreRefused) {
   ronda::run_threads(1, [] {
     int open = -1;

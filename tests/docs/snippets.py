@@ -320,6 +320,8 @@ NOT_RUN = {
     "make wheel #": _PACKAGED,
     "make install PREFIX=": _PACKAGED,
     "rj.init() jax.config.update": _NEEDS_GPU,
+    "for module in model.modules(): if isinstance(module, FSDPModule)": _NEEDS_GPU,
+    "backend = group._get_backend(device)": _NEEDS_GPU,
     "mpirun -np 2 python3 bench/python/jax_collectives.py": _MINUTES,
     "PYTHONPATH=.bazel/bin/client/python/package": _MINUTES,
     "ronda-bench collectives -np 2 --peer": _MINUTES,

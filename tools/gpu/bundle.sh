@@ -44,7 +44,7 @@ mkdir -p "$folder/client/python" "$folder/bench/python"
 "$bazel" run --noshow_progress //client/packaging:wheel -- "$folder/wheel" > /dev/null 2>&1
 python3 -m zipfile --extract "$folder"/wheel/*.whl "$folder/client/python/package"
 rm -r "$folder/wheel"
-cp -r --parents tests/python/ronda_test.py tests/python/{cuda,torch,c10d}/*.py bench/python/gpu_step.py "$folder"
+cp -r --parents tests/python/ronda_test.py tests/python/{cuda,torch,c10d}/*.py bench/python/gpu_{fsdp_,}step.py "$folder"
 chmod -R u+w "$folder"
 cp "$here"/{run,machine,steps}.sh "$folder"
 for target in $tests; do path_of "$target"; done > "$folder/tests.txt"

@@ -28,6 +28,7 @@ readonly steps=(
   "in-place     in-place  40 over_nccl in_place 1"
   "windows-off  windows  110 over_nccl all_gpus 0"
   "windows-on   windows  110 over_nccl all_gpus 1"
+  "lane-memory  memory   150 over_nccl lane_memory"
   "memcheck     checks    30 sanitized memcheck"
   "racecheck    checks    60 sanitized racecheck"
   "plugin       checks    15 tests_like ^tests/runtime/"
@@ -126,6 +127,19 @@ all_gpus() {  # all_gpus WINDOWS
   fi
   for_python
   RONDA_DEVICE_BACKEND=nccl RONDA_NCCL_WINDOWS=$1 "$launcher" -np "$gpus" python3 bench/python/gpu_step.py
+}
+
+# Steps of FSDP2 on all GPUs of the machine, a rank each, in plain memory and in the memory of a lane. NCCL's log
+# (NCCL_DEBUG=INFO) shows whether it uses windows and copy engines.
+lane_memory() {
+  local gpus
+  gpus=$(nvidia-smi --list-gpus | wc -l)
+  if [[ $gpus -lt 2 ]]; then
+    echo "SKIPPED: windows of NCCL need two GPUs"
+    return 0
+  fi
+  for_python
+  RONDA_DEVICE_BACKEND=nccl RONDA_LANE_MEMORY_MB=8192 "$launcher" -np "$gpus" python3 bench/python/gpu_fsdp_step.py
 }
 
 # Runs tests with one queue of the device for all streams of a process. In such a queue, a stream that waits for another

@@ -328,6 +328,15 @@ def lane_reduces(process_set: int, dtype: int, op: int, factor: float, /) -> boo
     """Whether the set has an open lane that supports such reductions; see ronda_lane_reduces()."""
 
 def lane_refuse(process_set: int, message: str, /) -> None: ...
+def lane_memory(process_set: int, /) -> int:
+    """The bytes of the memory of the set's lane, or 0; see ronda_lane_memory()."""
+
+def lane_allocator(process_set: int, /) -> tuple[int, int]:
+    """The addresses of the functions of ronda_lane_allocator()."""
+
+def last_error() -> str:
+    """The text of the last error of this thread; see ronda_last_error()."""
+
 def lane_exchange_async(
     op: int,
     dtype: int,
@@ -406,6 +415,11 @@ def averaged_over(handle: int, /) -> int:
 
 def keep(handle: int, /) -> object:
     """Returns the object that was passed as `keep` at the submission."""
+
+def drop_buffers(handle: int, /) -> None:
+    """Drops the object that was passed as `keep`. The stream on which its memory is used next must
+    already wait for the operation.
+    """
 
 def release(handle: int, /) -> None:
     """Releases the handle without waiting. The memory of an operation in flight is kept until it

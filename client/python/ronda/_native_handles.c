@@ -144,6 +144,13 @@ static PyObject* ReleaseOf(PyObject* module, PyObject* value) {
   return FAILED(handle) ? NULL : Release(handle);
 }
 
+static PyObject* DropBuffers(PyObject* module, PyObject* value) {
+  const ronda_handle handle = ToHandle(value);
+  if (FAILED(handle)) return NULL;
+  Py_XDECREF(KeepTake(&kept_by_handle, handle));
+  Py_RETURN_NONE;
+}
+
 /* Defines a function that asks the C ABI for a number, and turns the number into a Python object. */
 #define ASK(Function, ask, to_python)                                    \
   static PyObject* Function(PyObject* module, PyObject* value) {         \
@@ -372,6 +379,7 @@ PyMethodDef handle_methods[] = {
     ONE("source", Source),
     ONE("averaged_over", AveragedOver),
     ONE("keep", Keep),
+    ONE("drop_buffers", DropBuffers),
     ONE("release", ReleaseOf),
     FAST("release_on_stream", ReleaseOnStream),
     {NULL, NULL, 0, NULL},

@@ -3,6 +3,7 @@
 /* The functions of ronda._native for lanes, which run operations on GPUs in call order. */
 #include <stdint.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "client/python/ronda/_native.h"
 
@@ -114,6 +115,33 @@ static PyObject* LaneRefuse(PyObject* module, PyObject* const* values, Py_ssize_
   return result;
 }
 
+static PyObject* LaneMemory(PyObject* module, PyObject* const* values, Py_ssize_t count) {
+  static const Signature kSignature = {"lane_memory", kOpenFields, 1, 1};
+  LaneArguments arguments = {0};
+  if (Read(&kSignature, values, count, &arguments, NULL) != 0) return NULL;
+  size_t bytes = 0;
+  const ronda_status status = ronda_lane_memory(arguments.process_set, &bytes);
+  return status == RONDA_OK ? PyLong_FromSize_t(bytes) : NoneOrRaise(status);
+}
+
+static PyObject* LaneAllocator(PyObject* module, PyObject* const* values, Py_ssize_t count) {
+  static const Signature kSignature = {"lane_allocator", kOpenFields, 1, 1};
+  LaneArguments arguments = {0};
+  if (Read(&kSignature, values, count, &arguments, NULL) != 0) return NULL;
+  ronda_lane_allocate_function allocate = NULL;
+  ronda_lane_free_function release = NULL;
+  const ronda_status status = ronda_lane_allocator(arguments.process_set, &allocate, &release);
+  if (status != RONDA_OK) return NoneOrRaise(status);
+  return Py_BuildValue("KK", (unsigned long long)(uintptr_t)allocate, (unsigned long long)(uintptr_t)release);
+}
+
+static PyObject* LastError(PyObject* module, PyObject* const* values, Py_ssize_t count) {
+  static const Signature kSignature = {"last_error", kOpenFields, 0, 0};
+  LaneArguments arguments = {0};
+  if (Read(&kSignature, values, count, &arguments, NULL) != 0) return NULL;
+  return PyUnicode_DecodeUTF8(ronda_last_error(), (Py_ssize_t)strlen(ronda_last_error()), "replace");
+}
+
 /* Returns an array of the parts, in memory that `reader` owns, or NULL with an exception set. */
 static const ronda_lane_part* PartsOf(Reader* reader, const int64_t* numbers, int count) {
   ronda_lane_part* const parts = TakeMemory(reader, (size_t)(count / 2 + 1) * sizeof(*parts));
@@ -163,5 +191,6 @@ PyMethodDef lane_methods[] = {
     FAST("lane_open", LaneOpen),     FAST("lane_close", LaneClose),
     FAST("lane_retire", LaneRetire), FAST("lane_reduces", LaneReduces),
     FAST("lane_refuse", LaneRefuse), FAST("lane_exchange_async", LaneExchange),
-    {NULL, NULL, 0, NULL},
+    FAST("lane_memory", LaneMemory), FAST("lane_allocator", LaneAllocator),
+    FAST("last_error", LastError),   {NULL, NULL, 0, NULL},
 };

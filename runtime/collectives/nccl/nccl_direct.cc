@@ -7,7 +7,9 @@
 #include <utility>
 
 #include "kernels/cpu/convert.h"
+#include "runtime/base/logging.h"
 #include "runtime/base/status_macros.h"
+#include "runtime/collectives/nccl/nccl_memory.h"
 #include "runtime/collectives/reduce_layout.h"
 
 namespace ronda {
@@ -36,31 +38,70 @@ NcclResult EnqueueReduction(const DirectCall& call, NcclDataType type, NcclRedOp
   }
 }
 
+// Returns the wanted memory without its data, or the reason why the ranks get no memory. The result is the same on all
+// ranks.
+absl::StatusOr<DirectMemory> PlanMemory(const NcclLibrary& library, const NcclDirect::Settings& settings) {
+  if (settings.memory_bytes == 0) return absl::FailedPreconditionError("RONDA_LANE_MEMORY_MB is 0 on rank 0");
+  if (!HasNcclMemory(library.functions)) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("RONDA_LANE_MEMORY_MB needs NCCL 2.19 or later, and this is ", library.version));
+  }
+  if (settings.hosts == NcclDirect::Settings::Hosts::kOne) return DirectMemory{.bytes = settings.memory_bytes};
+  return absl::FailedPreconditionError(
+      "RONDA_LANE_MEMORY_MB is for ranks of one host, and this process set has ranks on several hosts");
+}
+
+NcclCopyEngines EnginesFor(const DeviceSupport::DirectRequest& request, const absl::StatusOr<DirectMemory>& memory) {
+  using AfterFailure = DeviceSupport::DirectRequest::AfterFailure;
+  const bool may_wait_for_ever = request.process == AfterFailure::kEnds;
+  return memory.ok() && may_wait_for_ever ? NcclCopyEngines::kUsed : NcclCopyEngines::kUnused;
+}
+
 }  // namespace
 
-NcclDirect::NcclDirect(const DeviceSupport::DirectRequest& request, std::shared_ptr<const NcclLibrary> library,
-                       SumOrder order)
+NcclDirect::NcclDirect(const DeviceSupport::DirectRequest& request, const std::shared_ptr<const NcclLibrary>& library,
+                       SumOrder order, absl::StatusOr<DirectMemory> memory)
     : size_(static_cast<int>(request.members.size())),
       self_(request.self),
       device_(request.device),
       stream_(request.stream),
       order_(order),
+      memory_(std::move(memory)),
       groups_({.rank = request.self,
                .size = size_,
                .job_ranks = request.members,
                .device = request.device,
-               .library = std::move(library),
+               .library = library,
+               .windows = memory_.ok() ? NcclWindows::kSymmetric : NcclWindows::kNone,
+               .without_windows = "RONDA_LANE_MEMORY_MB=0",
+               .copy_engines = EnginesFor(request, memory_),
                .share = request.share,
                .init_deadline = kInitDeadline,
                .job_failure = request.job_failure}) {}
 
 absl::StatusOr<std::unique_ptr<NcclDirect>> NcclDirect::Connect(const DeviceSupport::DirectRequest& request,
                                                                 std::shared_ptr<const NcclLibrary> library,
-                                                                SumOrder order) {
-  std::unique_ptr<NcclDirect> direct(new NcclDirect(request, std::move(library), order));
+                                                                const Settings& settings) {
+  std::unique_ptr<NcclDirect> direct(new NcclDirect(request, library, settings.order, PlanMemory(*library, settings)));
   const Members members(request.info, request.self, direct->size_);
   RONDA_ASSIGN_OR_RETURN(direct->entry_, direct->groups_.For(request.info, members));
+  if (direct->memory_.ok()) {
+    if (const absl::Status made = direct->MakeMemory(library, request.info.limits); !made.ok()) {
+      direct->Abort();  // the other ranks do not end their communicators yet
+      return made;
+    }
+  } else if (settings.memory_bytes > 0 && request.self == 0) {
+    Log(LogLevel::kWarning, direct->groups_.self(), direct->memory_.status().message());
+  }
   return direct;
+}
+
+absl::Status NcclDirect::MakeMemory(const std::shared_ptr<const NcclLibrary>& library, const WaitLimits& limits) {
+  RONDA_ASSIGN_OR_RETURN(std::byte* const data, AllocateNcclMemory(*device_, library->functions, memory_->bytes,
+                                                                   "a lane (RONDA_LANE_MEMORY_MB on rank 0)"));
+  memory_->data = std::shared_ptr<std::byte>(
+      data, [device = device_, library](std::byte* memory) { FreeNcclMemory(*device, library->functions, memory); });
+  return groups_.RegisterInTime(entry_, data, memory_->bytes, limits);
 }
 
 bool NcclDirect::Reduces(DType dtype, ReduceOp reduction, const kernels::Scale& scale) const {

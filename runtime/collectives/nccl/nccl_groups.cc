@@ -74,6 +74,10 @@ absl::Status NcclGroups::Split(const CallInfo& info, const Members& members, Ent
   if (nccl_.CommSplit == nullptr) return absl::OkStatus();
   constexpr int kColor = 0;
   NcclConfig config = {.blocking = 1};
+  if (options_.copy_engines == NcclCopyEngines::kUsed && UsesWindows()) {
+    config.version = 22800;
+    config.cta_policy = kNcclCopyEngines;
+  }
   const auto child = std::make_shared<Child>();
   {
     const MutexLock lock(&mu_);

@@ -3,6 +3,7 @@
 #ifndef RONDA_RUNTIME_COLLECTIVES_NCCL_NCCL_GROUPS_H_
 #define RONDA_RUNTIME_COLLECTIVES_NCCL_NCCL_GROUPS_H_
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -25,6 +26,11 @@
 #include "runtime/cuda/device.h"
 
 namespace ronda {
+
+// Whether NCCL may move data between windows by the devices' copy engines instead of kernels. An abort does not end a
+// copy that waits for another rank: the stream itself waits, and not a kernel. So use them only if the process ends
+// after a failure of the job.
+enum class NcclCopyEngines : uint8_t { kUnused, kUsed };
 
 // Whether Ronda's own buffers are registered with NCCL as symmetric windows, whose memory has the same layout on all
 // ranks. NCCL has special kernels for such memory, which use fewer multiprocessors, and add 16-bit numbers in float32.
@@ -53,8 +59,11 @@ class NcclGroups {
     std::vector<RankId> job_ranks;  // as in NcclCommunicator
     std::shared_ptr<Device> device;
     std::shared_ptr<const NcclLibrary> library;
-    NcclWindows windows = NcclWindows::kNone;  // the same on all ranks
-    // Broadcasts `bytes` bytes from the first member of the call's group. All `size` ranks must call it.
+    NcclWindows windows = NcclWindows::kNone;                 // the same on all ranks
+    std::string without_windows = "RONDA_NCCL_WINDOWS=0";     // the setting on rank 0 that needs no windows
+    NcclCopyEngines copy_engines = NcclCopyEngines::kUnused;  // the same on all ranks
+    // Sends `bytes` bytes from the first member of the call's group to the other members. All `size` ranks must call
+    // it.
     std::function<absl::Status(const CallInfo& info, void* data, size_t bytes)> share;
     // How long NCCL may take, at least, to connect the members once all of them have called.
     absl::Duration init_deadline = absl::Minutes(1);
@@ -100,8 +109,12 @@ class NcclGroups {
   // must come from NCCL's allocator, and have the same size on all members.
   absl::Status Register(Entry* entry, void* memory, size_t bytes);
 
-  // Returns whether registered memory becomes a symmetric window, because the options ask for it and the library has
-  // windows.
+  // As Register, but ends the wait for the other members itself: when the job has failed, or after the time that
+  // Connect would give them. For callers whose communicators no other thread aborts yet. Errors: as Register;
+  // DEADLINE_EXCEEDED, the job's failure. After an error all later calls fail.
+  absl::Status RegisterInTime(Entry* entry, void* memory, size_t bytes, const WaitLimits& limits);
+
+  // Returns whether registered memory becomes a symmetric window: if the options say so and the library has windows.
   bool UsesWindows() const {
     return options_.windows == NcclWindows::kSymmetric && nccl_.CommWindowRegister != nullptr &&
            nccl_.CommWindowDeregister != nullptr;
@@ -164,7 +177,9 @@ class NcclGroups {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::Status RegisterLocally(Entry* entry, void* memory, size_t bytes);
   absl::Status RegisterWindow(Entry* entry, void* memory, size_t bytes);
-  // Returns the communicator with which to register memory.
+  // Returns when `is_over` is set, and aborts the communicators if that takes too long or if the job has failed.
+  void WatchRegistration(const Entry& entry, const WaitLimits& limits, const std::atomic<bool>& is_over);
+  // Returns the communicator with which memory is registered.
   static NcclHandle OfCalls(const Entry& entry);
   // Deregisters the memory of all communicators. Returns false if the device has been abandoned.
   bool Deregister();

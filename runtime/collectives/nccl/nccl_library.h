@@ -77,12 +77,16 @@ inline constexpr int kNcclSymmetricWindow = 1;
 // A setting with this value lets NCCL choose.
 inline constexpr int kNcclUndefined = INT_MIN;
 
-// The first fields of ncclConfig_t, as in NCCL 2.18. Earlier versions read only the fields that they know, and later
-// versions use defaults for the rest.
+// The value of NcclConfig::cta_policy with which NCCL moves data between windows by the device's copy engines, where
+// it can (NCCL_CTA_POLICY_ZERO). Such copies use no multiprocessors.
+inline constexpr int kNcclCopyEngines = 2;
+
+// The beginning of ncclConfig_t, as in NCCL 2.28. Earlier versions read only the fields that they know, and later
+// versions use their defaults for the rest.
 struct NcclConfig {
   size_t size = sizeof(NcclConfig);
   unsigned magic = 0xcafebeef;
-  unsigned version = 21800;
+  unsigned version = 21800;  // the last version whose fields are set
   int blocking = 0;
   int cga_cluster_size = kNcclUndefined;
   int min_ctas = kNcclUndefined;
@@ -91,6 +95,15 @@ struct NcclConfig {
   // Whether a communicator and its children (ncclCommSplit) share their resources: buffers, connections, and the flag
   // that signals an abort.
   int split_share = kNcclUndefined;
+  // NCCL uses the following fields only if `version` is 22800 or later.
+  int traffic_class = kNcclUndefined;
+  const char* comm_name = nullptr;
+  int collnet_enable = kNcclUndefined;
+  int cta_policy = kNcclUndefined;  // kNcclCopyEngines
+  int shrink_share = kNcclUndefined;
+  int nvls_ctas = kNcclUndefined;
+  int channels_per_net_peer = kNcclUndefined;
+  int nvlink_centric_sched = kNcclUndefined;
 };
 
 // One entry per function, named as in nccl.h without the prefix.

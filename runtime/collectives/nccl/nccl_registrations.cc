@@ -5,14 +5,25 @@
 #include <atomic>
 #include <functional>
 #include <memory>
+#include <string>
 #include <utility>
 #include <vector>
 
+#include "absl/cleanup/cleanup.h"
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "runtime/base/clock.h"
+#include "runtime/base/side_by_side.h"
 #include "runtime/base/status_macros.h"
 #include "runtime/collectives/nccl/nccl_entry.h"
 #include "runtime/collectives/nccl/nccl_groups.h"
 
 namespace ronda {
+namespace {
+
+constexpr absl::Duration kPollInterval = absl::Milliseconds(1);
+
+}  // namespace
 
 // Deregisters the memory of one communicator. Owns everything that the calls need.
 struct NcclGroups::Deregistration {
@@ -54,6 +65,37 @@ absl::Status NcclGroups::Register(Entry* entry, void* memory, size_t bytes) {
   return UsesWindows() ? RegisterWindow(entry, memory, bytes) : RegisterLocally(entry, memory, bytes);
 }
 
+absl::Status NcclGroups::RegisterInTime(Entry* entry, void* memory, size_t bytes, const WaitLimits& limits) {
+  absl::Status status;
+  std::atomic<bool> is_over = false;
+  SideBySide({[&] {
+                const absl::Cleanup end = [&] { is_over.store(true); };
+                status = Register(entry, memory, bytes);
+              },
+              [&] { WatchRegistration(*entry, limits, is_over); }})
+      .Run();
+  return status;
+}
+
+void NcclGroups::WatchRegistration(const Entry& entry, const WaitLimits& limits, const std::atomic<bool>& is_over) {
+  const absl::Duration deadline = std::max(limits.deadline, options_.init_deadline);
+  const absl::Duration begin = MonotonicTime();
+  while (!is_over.load()) {
+    absl::Status failure = options_.job_failure();
+    if (failure.ok() && MonotonicTime() - begin > deadline) {
+      failure = absl::DeadlineExceededError(absl::StrCat(
+          "NCCL communicator of ", entry.Name(), ", on rank ", self(), ": registering memory has taken longer than ",
+          absl::FormatDuration(deadline), ": one of them has not come to it"));
+    }
+    if (!failure.ok()) {
+      Fail(std::move(failure)).IgnoreError();
+      AbortAll();
+      return;
+    }
+    absl::SleepFor(kPollInterval);
+  }
+}
+
 absl::Status NcclGroups::RegisterLocally(Entry* entry, void* memory, size_t bytes) {
   if (nccl_.CommRegister == nullptr || nccl_.CommDeregister == nullptr) return absl::OkStatus();
   absl::Status failure;
@@ -79,7 +121,9 @@ absl::Status NcclGroups::RegisterLocally(Entry* entry, void* memory, size_t byte
 // is then not registered at all.
 absl::Status NcclGroups::RegisterWindow(Entry* entry, void* memory, size_t bytes) {
   void* window = nullptr;
-  const Wait wait = {.doing = "registering memory as a window (RONDA_NCCL_WINDOWS=0 on rank 0 does without)"};
+  const std::string doing =
+      absl::StrCat("registering memory as a window (", options_.without_windows, " on rank 0 does without)");
+  const Wait wait = {.doing = doing};
   RONDA_RETURN_IF_ERROR(CallChild(entry, wait, [&](NcclHandle handle) {
     return nccl_.CommWindowRegister(handle, memory, bytes, &window, kNcclSymmetricWindow);
   }));

@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <utility>
 
-#include "absl/strings/str_cat.h"
 #include "runtime/base/status_macros.h"
+#include "runtime/collectives/nccl/nccl_memory.h"
 
 namespace ronda {
 namespace {
@@ -50,22 +50,12 @@ absl::Status StreamBuffer::Grow(Block& block, size_t bytes, Growth growth) {
 absl::StatusOr<StreamBuffer::Block> StreamBuffer::Allocate(size_t at_least) {
   const size_t bytes = (std::max<size_t>(at_least, 1) + kUnitBytes - 1) / kUnitBytes * kUnitBytes;
   Block block = {.size = bytes};
-  if (options_.nccl->MemAlloc == nullptr || options_.nccl->MemFree == nullptr) {
+  if (!HasNcclMemory(*options_.nccl)) {
     RONDA_ASSIGN_OR_RETURN(block.memory, options_.device->Allocate(RONDA_CUDA_DEVICE_MEMORY, bytes, options_.purpose));
     block.data = block.memory.data();
     return block;
   }
-  void* memory = nullptr;
-  NcclResult result = NcclResult::kSuccess;
-  RONDA_RETURN_IF_ERROR(options_.device->Call("allocating", [&](const ronda_cuda_plugin&) {
-    result = options_.nccl->MemAlloc(&memory, bytes);
-    return 0;
-  }));
-  if (result != NcclResult::kSuccess) {
-    return absl::ResourceExhaustedError(absl::StrCat(options_.device->name(), ": NCCL has no ", bytes, " bytes for ",
-                                                     options_.purpose, ": ", options_.nccl->GetErrorString(result)));
-  }
-  block.data = static_cast<std::byte*>(memory);
+  RONDA_ASSIGN_OR_RETURN(block.data, AllocateNcclMemory(*options_.device, *options_.nccl, bytes, options_.purpose));
   return block;
 }
 
@@ -74,10 +64,7 @@ void StreamBuffer::Free(Block& block) {
   if (block.memory.size() > 0) {
     block.memory = DeviceMemory();
   } else {
-    options_.device->GiveBack("freeing memory", [&](const ronda_cuda_plugin&) {
-      options_.nccl->MemFree(block.data);
-      return 0;
-    });
+    FreeNcclMemory(*options_.device, *options_.nccl, block.data);
   }
   block.data = nullptr;
 }

@@ -28,6 +28,7 @@
 #include "runtime/engine/device/captured_calls.h"
 #include "runtime/engine/device/device_watch.h"
 #include "runtime/engine/device/lane_exchange.h"
+#include "runtime/engine/device/lane_memory.h"
 #include "runtime/engine/device/rank_device.h"
 #include "runtime/engine/handle.h"
 #include "runtime/engine/submission.h"
@@ -54,6 +55,11 @@ namespace ronda {
 // each rank also records these counts. What rank a sends to rank b must equal what b receives from a. The watch
 // compares the counts until the call has ended, and then once more, because NCCL may end a call whose counts differ.
 //
+// A lane may have memory that all ranks have registered together (LaneMemory). NCCL needs each buffer of a call to be
+// in this memory on all ranks or on none, and to have the same offset on all ranks. So the label has the offsets, and
+// the watch compares the labels once more when the device has carried out the call: NCCL may end a call whose offsets
+// differ, with wrong numbers.
+//
 // The engine carries out the operations that the transport lacks (Carries()). The device carries out these operations
 // and the lane's calls in the caller's order: OrderBefore() makes an operation wait for the earlier calls, and Follow()
 // makes the later calls wait for the operation.
@@ -69,9 +75,10 @@ class CallerLane {
     RankDevice* rank_device = nullptr;  // not owned
     std::shared_ptr<Device> device;
     std::unique_ptr<DeviceStream> stream;
-    std::unique_ptr<DirectTransport> transport;  // on `stream`
-    WaitLimits limits;                           // of calls that have no limits themselves
-    Submitter submitter;                         // for CheckSubmission
+    absl::StatusOr<std::shared_ptr<LaneMemory>> memory;  // or the reason why the lane has none, the same on all ranks
+    std::unique_ptr<DirectTransport> transport;          // on `stream`
+    WaitLimits limits;                                   // of calls that have no limits themselves
+    Submitter submitter;                                 // for CheckSubmission
     std::shared_ptr<CallbackThread> callbacks;
     DeviceWatch::Options watch;  // without the fields of the transport, and without the objection
   };
@@ -84,7 +91,8 @@ class CallerLane {
   ~CallerLane();
 
   // Whether the lane carries out `submission`, whose name is ignored and overwritten. All members get the same answer
-  // if their submissions match. Errors: INVALID_ARGUMENT if CheckSubmission refuses `submission`.
+  // if their submissions match. An operation by rows may be in place: its smaller buffer is the rank's part of the
+  // larger one. Errors: INVALID_ARGUMENT if CheckSubmission refuses `submission` for another reason.
   absl::StatusOr<bool> Carries(Submission& submission) const;
 
   // Whether the lane carries out reductions of the kind of `request`, whatever their shape.
@@ -103,7 +111,10 @@ class CallerLane {
   // Records that this rank does not make its next call, and why. If another rank makes the call, the job fails.
   void Refuse(absl::string_view why);
 
-  // Makes all later work on `stream` (a cudaStream_t) wait for all calls made so far.
+  // Returns the lane's memory. Errors: the reason why the lane has no memory, the same on all ranks.
+  const absl::StatusOr<std::shared_ptr<LaneMemory>>& memory() const { return options_.memory; }
+
+  // Makes all later work on `stream` (a cudaStream_t) wait for all calls so far.
   // Errors: as DeviceCompletion::OrderBefore.
   absl::Status OrderBefore(void* stream);
 
@@ -129,10 +140,16 @@ class CallerLane {
   explicit CallerLane(Options options);
 
   bool CarriesKind(const Submission& submission) const;
+  // REQUIRES: MayBeInPlace() is true for the operation, whose shape is valid.
+  bool IsInPlace(const Submission& submission) const;
   kernels::Scale ScaleOf(const TensorRequest& request) const;
-  std::string LabelOf(uint64_t number, const TensorRequest& request) const;
+  std::string LabelOf(uint64_t number, const Submission& submission) const;
   std::string LabelOf(uint64_t number, const LaneExchange& exchange) const;
-  // Describes `submission` as a call to the transport, with the request's name as the label.
+  // Describes where the buffers are in the lane's memory, as far as the ranks must agree on it; empty if they are not
+  // in it.
+  std::string PlacesOf(const Submission& submission) const;
+  bool IsInMemory(const void* data) const;
+  // Describes `submission` as a call to the transport. The call's label is the request's name.
   DirectCall CallOf(const Submission& submission) const;
 
   // A call that is ready to be enqueued on the device.
@@ -168,7 +185,8 @@ class CallerLane {
     return Compare(completion.options().op, completion.options().label);
   }
   absl::Status Compare(OpType op, absl::string_view label) const;
-  // Fails the job if the device has carried out an exchange whose element counts differ between ranks.
+  // Fails the job if the device has carried out a call that differs between the ranks, and that NCCL does not
+  // necessarily block: an exchange, or a call of a lane with memory.
   void CheckEnded(const DeviceCompletion& completion) const;
   absl::Status CompareLabels(OpType op, absl::string_view label, RankId peer,
                              absl::Span<const FlightEvent> events) const;

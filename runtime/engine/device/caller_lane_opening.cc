@@ -13,6 +13,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
 #include "runtime/base/logging.h"
 #include "runtime/base/status_macros.h"
@@ -24,8 +25,11 @@ namespace {
 // device, or says why it has none.
 constexpr absl::string_view kCan = "+";
 constexpr absl::string_view kCannot = "-";
-// Ends the number of the member's earlier calls, which follows kCan.
+// Separates the number of the member's earlier calls, what its process does after a failure, and the facts.
 constexpr absl::string_view kEnd = ";";
+constexpr absl::string_view kProcessEnds = "ends";
+
+using AfterFailure = DeviceSupport::DirectRequest::AfterFailure;
 
 // The resources that a member prepares before it knows whether the other members can open the lane.
 struct Resources {
@@ -93,23 +97,45 @@ bool CanAll(const CallerLaneOpening& opening, std::vector<std::string>& texts) {
   return true;
 }
 
-// Removes the numbers of earlier calls from the texts, and returns the greatest number.
-uint64_t TakeEarlierCalls(std::vector<std::string>& texts) {
-  uint64_t most = 0;
+std::string TextOf(const CallerLaneOpening& opening, const absl::StatusOr<Resources>& own) {
+  if (!own.ok()) return absl::StrCat(kCannot, own.status().message());
+  return absl::StrCat(kCan, opening.earlier_calls, kEnd, opening.watch.stream_is_held == nullptr ? "" : kProcessEnds,
+                      kEnd, own->facts);
+}
+
+// What follows from the texts of all members, and is the same on all of them.
+struct Agreement {
+  uint64_t earlier_calls = 0;                  // the greatest number
+  AfterFailure process = AfterFailure::kEnds;  // only if all processes end
+};
+
+// Removes all but the facts from the texts.
+Agreement TakeAgreement(std::vector<std::string>& texts) {
+  Agreement agreement;
   for (std::string& text : texts) {
-    const size_t end = std::min(absl::string_view(text).find(kEnd), text.size());
+    std::vector<std::string> fields = absl::StrSplit(text, absl::MaxSplits(kEnd, 2));
+    fields.resize(3);
     uint64_t calls = 0;
-    if (absl::SimpleAtoi(text.substr(0, end), &calls)) most = std::max(most, calls);
-    text.erase(0, end + 1);
+    if (absl::SimpleAtoi(fields[0], &calls)) agreement.earlier_calls = std::max(agreement.earlier_calls, calls);
+    if (fields[1] != kProcessEnds) agreement.process = AfterFailure::kGoesOn;
+    text = std::move(fields[2]);
   }
-  return most;
+  return agreement;
+}
+
+absl::StatusOr<std::shared_ptr<LaneMemory>> MakeMemory(const CallerLaneOpening& opening,
+                                                       const std::shared_ptr<Device>& device,
+                                                       const DirectTransport& transport) {
+  RONDA_ASSIGN_OR_RETURN(DirectMemory memory, transport.memory());
+  return std::make_shared<LaneMemory>(
+      LaneMemory::Options{.process_set = opening.process_set, .device = device, .memory = std::move(memory)});
 }
 
 // Connects the members through a transport, and returns the lane. REQUIRES: all members have a device. `facts` are the
 // texts of all members.
 absl::StatusOr<std::unique_ptr<CallerLane>> Connect(const CallerLaneOpening& opening, Resources own,
                                                     std::vector<std::string> facts) {
-  const uint64_t earlier_calls = TakeEarlierCalls(facts);
+  const Agreement agreement = TakeAgreement(facts);
   const DeviceSupport::DirectRequest request = {
       .info = {.label = "the lane", .limits = opening.limits},
       .members = opening.members->ranks(),
@@ -121,15 +147,18 @@ absl::StatusOr<std::unique_ptr<CallerLane>> Connect(const CallerLaneOpening& ope
       [&opening](const CallInfo&, void* data, size_t bytes) {
         return Run(opening, "id", OpType::kBroadcast, bytes, nullptr, data).status();
       },
-      .job_failure = opening.watch.job_failure};
+      .job_failure = opening.watch.job_failure,
+      .process = agreement.process};
   RONDA_ASSIGN_OR_RETURN(std::unique_ptr<DirectTransport> transport, opening.support->ConnectDirectly(request));
   if (transport == nullptr) return nullptr;
+  absl::StatusOr<std::shared_ptr<LaneMemory>> memory = MakeMemory(opening, own.device, *transport);
   return CallerLane::Create({.process_set = opening.process_set,
-                             .earlier_calls = earlier_calls,
+                             .earlier_calls = agreement.earlier_calls,
                              .members = opening.members,
                              .rank_device = opening.rank_device,
                              .device = std::move(own.device),
                              .stream = std::move(own.stream),
+                             .memory = std::move(memory),
                              .transport = std::move(transport),
                              .limits = opening.limits,
                              .submitter = opening.submitter,
@@ -142,9 +171,7 @@ absl::StatusOr<std::unique_ptr<CallerLane>> Connect(const CallerLaneOpening& ope
 absl::StatusOr<std::unique_ptr<CallerLane>> OpenCallerLane(const CallerLaneOpening& opening) {
   if (opening.members->size() == 1) return nullptr;
   absl::StatusOr<Resources> own = Prepare(opening);
-  RONDA_ASSIGN_OR_RETURN(std::vector<std::string> facts,
-                         GatherTexts(opening, own.ok() ? absl::StrCat(kCan, opening.earlier_calls, kEnd, own->facts)
-                                                       : absl::StrCat(kCannot, own.status().message())));
+  RONDA_ASSIGN_OR_RETURN(std::vector<std::string> facts, GatherTexts(opening, TextOf(opening, own)));
   if (!CanAll(opening, facts)) return nullptr;
   absl::StatusOr<std::unique_ptr<CallerLane>> lane = Connect(opening, *std::move(own), std::move(facts));
   // If this member has no lane, the job must fail, because other members may have the lane and would wait for this

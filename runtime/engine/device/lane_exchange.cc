@@ -24,6 +24,9 @@ struct Range {
   RankId rank;  // the other rank
 };
 
+// Marks the number of a part that lies in the lane's memory.
+constexpr absl::string_view kInMemory = "m";
+
 constexpr const char* Verb(PartWay way) { return way == PartWay::kSends ? " sends to " : " receives from "; }
 
 template <typename... Words>
@@ -112,13 +115,18 @@ size_t BytesSent(const LaneExchange& exchange) {
 }
 
 void DescribeParts(absl::string_view call, PartWay way, absl::Span<const DirectPart> parts,
+                   absl::FunctionRef<bool(const void* data)> is_in_memory,
                    absl::FunctionRef<void(absl::string_view text)> record) {
+  const auto record_of = [&](const DirectPart& part) {
+    return PartRecord{.count = part.count, .is_in_memory = part.count > 0 && is_in_memory(part.data)};
+  };
   std::string text;
   for (size_t i = 0; i < parts.size();) {
+    const PartRecord first = record_of(parts[i]);
     size_t end = i + 1;
-    while (end < parts.size() && parts[end].count == parts[i].count) ++end;
-    const std::string number =
-        end - i == 1 ? absl::StrCat(" ", parts[i].count) : absl::StrCat(" ", parts[i].count, "x", end - i);
+    while (end < parts.size() && record_of(parts[end]) == first) ++end;
+    std::string number = absl::StrCat(" ", first.count, first.is_in_memory ? kInMemory : "");
+    if (end - i > 1) absl::StrAppend(&number, "x", end - i);
     if (text.size() + number.size() > FlightRecorder::kNameBytes) {
       record(text);
       text.clear();
@@ -130,8 +138,8 @@ void DescribeParts(absl::string_view call, PartWay way, absl::Span<const DirectP
   if (!text.empty()) record(text);
 }
 
-std::optional<uint64_t> FindPart(absl::Span<const FlightEvent> events, absl::string_view call, PartWay way,
-                                 int position) {
+std::optional<PartRecord> FindPart(absl::Span<const FlightEvent> events, absl::string_view call, PartWay way,
+                                   int position) {
   const std::string begin = absl::StrCat(call, Verb(way));
   for (const FlightEvent& event : events) {
     absl::string_view text = event.name;
@@ -141,11 +149,12 @@ std::optional<uint64_t> FindPart(absl::Span<const FlightEvent> events, absl::str
     if (!absl::SimpleAtoi(halves.first, &at)) continue;
     for (const absl::string_view number : absl::StrSplit(halves.second, ' ')) {
       const std::pair<absl::string_view, absl::string_view> parts = absl::StrSplit(number, absl::MaxSplits('x', 1));
-      uint64_t count = 0;
+      absl::string_view digits = parts.first;
+      PartRecord part = {.is_in_memory = absl::ConsumeSuffix(&digits, kInMemory)};
       uint64_t times = 1;
-      if (!absl::SimpleAtoi(parts.first, &count)) break;
+      if (!absl::SimpleAtoi(digits, &part.count)) break;
       if (!parts.second.empty() && !absl::SimpleAtoi(parts.second, &times)) break;
-      if (at <= static_cast<uint64_t>(position) && static_cast<uint64_t>(position) < at + times) return count;
+      if (at <= static_cast<uint64_t>(position) && static_cast<uint64_t>(position) < at + times) return part;
       at += times;
     }
   }

@@ -51,15 +51,25 @@ size_t BytesSent(const LaneExchange& exchange);
 // The direction of a part.
 enum class PartWay : uint8_t { kSends, kReceives };
 
-// Describes the number of elements in each part, in texts for the flight recorder, which it passes to `record`. An
-// example is "call 17 of lane 1 sends to 0 on: 40x8 3": 40 elements to each of the members 0 to 7, and 3 to member 8.
-// `call` is "call 17 of lane 1".
+// What a rank records about a part. The record of the sender must equal the record of the receiver.
+struct PartRecord {
+  uint64_t count = 0;         // elements
+  bool is_in_memory = false;  // has elements, and lies in the lane's memory (LaneMemory)
+
+  friend bool operator==(const PartRecord&, const PartRecord&) = default;
+};
+
+// Passes texts for the flight recorder to `record`, which together contain the record of each part. An example is "call
+// 17 of lane 1 sends to 0 on: 40mx8 3": 40 elements to each of the members 0 to 7, from the lane's memory, and 3 to
+// member 8, from other memory. `call` is "call 17 of lane 1". `is_in_memory` may be asked for any part that has
+// elements.
 void DescribeParts(absl::string_view call, PartWay way, absl::Span<const DirectPart> parts,
+                   absl::FunctionRef<bool(const void* data)> is_in_memory,
                    absl::FunctionRef<void(absl::string_view text)> record);
 
-// Returns the number of elements that `events` contain for the member at `position`; nullopt if they do not contain it.
-std::optional<uint64_t> FindPart(absl::Span<const FlightEvent> events, absl::string_view call, PartWay way,
-                                 int position);
+// Returns the record that the texts in `events` have for the member at `position`; nullopt if no event has it.
+std::optional<PartRecord> FindPart(absl::Span<const FlightEvent> events, absl::string_view call, PartWay way,
+                                   int position);
 
 }  // namespace ronda
 

@@ -46,13 +46,15 @@ def setUpModule() -> None:
     stand_in.require()
 
 
-def run_ranks(body: str, begin: str = _BEGIN, failure_grace: str = "continue") -> Finished:
+def run_ranks(
+    body: str, begin: str = _BEGIN, failure_grace: str = "continue", memory_mb: int = 0
+) -> Finished:
     """Runs `begin` and then `body` on two ranks. By default `begin` opens a lane."""
     return run(
         textwrap.dedent(begin) + textwrap.dedent(body),
         2,
         ["--grace-period=20"],
-        {"RONDA_FAILURE_GRACE": failure_grace},
+        {"RONDA_FAILURE_GRACE": failure_grace, "RONDA_LANE_MEMORY_MB": str(memory_mb)},
     )
 
 
@@ -105,6 +107,52 @@ class LaneFailureTest(unittest.TestCase):
             failure_grace="inf",
         )
         self.assertRegex(finished.out, "error: .*rank 1", finished.err)
+
+    def test_tensors_in_the_lanes_memory_outlive_a_dead_rank(self):
+        finished = run_ranks(
+            """
+            backend = dist.distributed_c10d._get_default_group()._get_backend(DEVICE)
+            kept = backend.allocate_tensor(1000, dtype=torch.float32, device=DEVICE)
+            kept.copy_(on_device(1.0)[:1000])
+            dist.all_reduce(kept)
+            torch.cuda.synchronize()
+            dist.barrier()
+            if dist.get_rank() == 1:
+                os.kill(os.getpid(), signal.SIGKILL)
+            try:
+                while True:
+                    ronda.barrier()
+            except RuntimeError as error:
+                print(f"error: {error}", flush=True)
+            dist.destroy_process_group()
+            print("values:", set(kept.cpu().tolist()), flush=True)
+            """,
+            memory_mb=16,
+        )
+        self.assertRegex(finished.out, "error: .*rank 1", finished.err)
+        self.assertIn("values: {2.0}", finished.out, finished.err)
+
+    def test_ranks_whose_tensors_have_different_places_get_both_calls(self):
+        finished = run_ranks(
+            """
+            backend = dist.distributed_c10d._get_default_group()._get_backend(DEVICE)
+            tensors = [
+                backend.allocate_tensor(1000, dtype=torch.float32, device=DEVICE) for _ in range(2)
+            ]
+            try:
+                dist.all_reduce(tensors[dist.get_rank()])
+                torch.cuda.synchronize()
+                dist.all_reduce(tensor)
+            except RuntimeError as error:
+                print(f"error: {error}", flush=True)
+            """,
+            memory_mb=16,
+        )
+        lines = [line for line in finished.out.splitlines() if "error: " in line]
+        self.assertEqual(len(lines), 2, finished.out + finished.err)
+        for line in lines:
+            self.assertIn("rank 0 has called allreduce (1000 x float32, memory 0, sum)", line)
+            self.assertIn("rank 1 has called allreduce (1000 x float32, memory 4096, sum)", line)
 
     def test_ranks_that_differ_get_both_calls(self):
         finished = run_ranks("""

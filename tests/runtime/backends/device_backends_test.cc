@@ -150,6 +150,8 @@ TEST(DeviceBackendsTest, FactsSurviveTheirWayAndLoseOnlyTheEndOfTheReason) {
                        .why_no_peer = "old",
                        .order = "ranks",
                        .windows = "symmetric",
+                       .events = "boot/1/2",
+                       .memory_mb = "512",
                        .in_place = "adjacent"};
   const std::string text = Encode(facts, 100);
   EXPECT_EQ(text.size(), 100u);

@@ -223,6 +223,12 @@ TEST(ConfigTest, WindowsOfNcclAreOffUnlessRequested) {
   EXPECT_TRUE(Read({{"RONDA_NCCL_WINDOWS", "1"}})->devices.nccl_windows);
 }
 
+TEST(ConfigTest, MemoryOfLanesIsOffUnlessRequested) {
+  EXPECT_EQ(Read({})->devices.lane_memory_mb, 0);
+  EXPECT_EQ(Read({{"RONDA_LANE_MEMORY_MB", "512"}})->devices.lane_memory_mb, 512);
+  EXPECT_FALSE(Read({{"RONDA_LANE_MEMORY_MB", "-1"}}).ok());
+}
+
 TEST(ConfigTest, AutotuneCanBeSwitchedOff) {
   const absl::StatusOr<Config> config = Read({{"RONDA_AUTOTUNE", "0"}});
   ASSERT_TRUE(config.ok()) << config.status();

@@ -58,14 +58,16 @@ std::shared_ptr<DeviceSupport> SupportOf(const DeviceJobOptions& options, const 
   const bool has_none = absl::c_linear_search(options.without_devices, rank);
   const NcclSettings nccl = {
       .windows = absl::c_linear_search(options.with_windows, rank) ? NcclWindows::kSymmetric : NcclWindows::kNone,
-      .reduces_in_place = options.reduces_in_place && rank == 0};
+      .reduces_in_place = options.reduces_in_place && rank == 0,
+      .lane_memory_mb = rank == 0 ? options.lane_memory_mb : 0};
   DeviceBackends::Libraries libraries = {.cuda = [cuda, has_none]() -> absl::StatusOr<const ronda_cuda_plugin*> {
                                            if (has_none) return absl::NotFoundError("no libronda_cuda.so");
                                            return cuda->table();
                                          },
                                          .nccl = [cuda] { return LoadFakeNccl(cuda->table()); }};
   return std::make_shared<DeviceBackends>(std::move(libraries), options.backend, "host",
-                                          DeviceBackends::Identity::kUuid, nccl);
+                                          DeviceBackends::Identity::kUuid, nccl,
+                                          absl::c_linear_search(options.elsewhere, rank) ? "elsewhere" : "here");
 }
 
 }  // namespace

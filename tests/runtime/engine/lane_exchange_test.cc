@@ -230,12 +230,16 @@ TEST(LaneExchange, WrongPartsAreRefusedBeforeTheCall) {
   });
 }
 
-// Returns the texts for parts with these element counts.
-std::vector<FlightEvent> EventsOf(const std::vector<size_t>& counts) {
+// Returns the texts for such parts.
+std::vector<FlightEvent> EventsOf(const std::vector<PartRecord>& records) {
+  std::byte memory = {};  // stands for the lane's memory
   std::vector<DirectPart> parts;
-  for (const size_t count : counts) parts.push_back({.count = count});
+  for (const PartRecord& record : records) {
+    parts.push_back({.data = record.is_in_memory ? &memory : nullptr, .count = record.count});
+  }
   std::vector<FlightEvent> events;
-  DescribeParts("call 17 of lane 1", PartWay::kSends, parts, [&](absl::string_view text) {
+  const auto in_memory = [&](const void* data) { return data == &memory; };
+  DescribeParts("call 17 of lane 1", PartWay::kSends, parts, in_memory, [&](absl::string_view text) {
     EXPECT_LE(text.size(), FlightRecorder::kNameBytes);
     events.push_back({.name = std::string(text)});
   });
@@ -243,14 +247,14 @@ std::vector<FlightEvent> EventsOf(const std::vector<size_t>& counts) {
 }
 
 TEST(LaneExchange, TheRecorderGetsEveryCount) {
-  const std::vector<FlightEvent> few = EventsOf({40, 40, 3, 0, 0, 0});
+  const std::vector<FlightEvent> few = EventsOf({{40}, {40}, {40, true}, {40, true}, {3, true}, {0}, {0, true}});
   ASSERT_EQ(few.size(), 1u);
-  EXPECT_EQ(few[0].name, "call 17 of lane 1 sends to 0 on: 40x2 3 0x3");
-  std::vector<size_t> counts;
-  for (size_t i = 0; i < 300; ++i) counts.push_back(i % 5 == 0 ? 7 : i * 1'000'003);
-  const std::vector<FlightEvent> many = EventsOf(counts);
-  for (size_t i = 0; i < counts.size(); ++i) {
-    EXPECT_EQ(FindPart(many, "call 17 of lane 1", PartWay::kSends, static_cast<int>(i)), counts[i]) << i;
+  EXPECT_EQ(few[0].name, "call 17 of lane 1 sends to 0 on: 40x2 40mx2 3m 0x2");
+  std::vector<PartRecord> records;
+  for (size_t i = 0; i < 300; ++i) records.push_back({i % 5 == 0 ? 7 : i * 1'000'003, i % 3 == 0 && i > 0});
+  const std::vector<FlightEvent> many = EventsOf(records);
+  for (size_t i = 0; i < records.size(); ++i) {
+    EXPECT_EQ(FindPart(many, "call 17 of lane 1", PartWay::kSends, static_cast<int>(i)), records[i]) << i;
   }
   EXPECT_EQ(FindPart(many, "call 17 of lane 1", PartWay::kSends, 300), std::nullopt);
   EXPECT_EQ(FindPart(many, "call 17 of lane 1", PartWay::kReceives, 0), std::nullopt);

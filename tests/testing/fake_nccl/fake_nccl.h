@@ -26,10 +26,11 @@
 
 extern "C" {
 
-// fake_nccl_set_faults sets the faults of all communicators that are created later. Before its first call, the faults
-// come from these environment variables: FAKE_NCCL_VERSION, FAKE_NCCL_RANK, FAKE_NCCL_FAIL_INIT=1,
-// FAKE_NCCL_HANG_INIT=1, FAKE_NCCL_ERROR_AT=<n>, FAKE_NCCL_HANG_AT=<n>, FAKE_NCCL_FAIL_REGISTER=1,
-// FAKE_NCCL_STOP_PEERS=1, FAKE_NCCL_NO_WINDOWS=1.
+// The faults of all communicators that are created after a call of fake_nccl_set_faults. Before the first call, the
+// faults come from these environment variables:
+// FAKE_NCCL_VERSION, FAKE_NCCL_RANK, FAKE_NCCL_FAIL_INIT=1, FAKE_NCCL_HANG_INIT=1, FAKE_NCCL_ERROR_AT=<n>,
+// FAKE_NCCL_HANG_AT=<n>, FAKE_NCCL_FAIL_REGISTER=1, FAKE_NCCL_STOP_PEERS=1, FAKE_NCCL_NO_WINDOWS=1,
+// FAKE_NCCL_OVERLOOKS_OFFSETS=1.
 struct fake_nccl_faults {
   int version;        // 0: 22809
   int rank;           // the rank of each communicator that has the faults; -1: all ranks
@@ -40,6 +41,7 @@ struct fake_nccl_faults {
   int fail_register;  // not 0: ncclSystemError
   int stop_peers;  // not 0: until it is 0 again, ncclCommDeregister waits as for a stopped peer; for all communicators
   int no_windows;  // not 0: the communicator supports no windows, as across hosts, or without access between devices
+  int overlooks_offsets;  // not 0: calls end even if the ranks' offsets in windows differ, as they may with NCCL
 };
 
 // The functions of fake_cuda.h and fake_capture.h that enqueue work on a stream and find the work's memory on the
@@ -69,7 +71,8 @@ __attribute__((visibility("default"))) int fake_nccl_registrations();
 // Returns how many of the registrations were windows.
 __attribute__((visibility("default"))) int fake_nccl_windows();
 
-// Returns how many times the ranks of this process together have called a collective, such as "AllReduce".
+// Returns how often all ranks of this process have called a collective, such as "AllReduce". "copies" counts the calls
+// of AllGather that NCCL 2.28.9 carries out by copy engines.
 __attribute__((visibility("default"))) int fake_nccl_calls(const char* name);
 
 // Returns the number of threads that NCCL would have started in this process so far: one for each group of calls on a

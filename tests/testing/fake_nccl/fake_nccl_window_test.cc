@@ -179,6 +179,20 @@ TEST_F(FakeNcclWindowTest, RanksMustUseTheSameWindow) {
   while (!PopFakeNcclReport().empty()) continue;
 }
 
+TEST_F(FakeNcclWindowTest, MessagesMayUseDifferentOffsetsOfTheWindow) {
+  OnMembers([&](int i, Rank& rank, Member& member) {
+    ASSERT_EQ(Register(member, member.memory), NcclResult::kSuccess);
+    WriteDevice(member.memory, i == 0 ? "sent" : "none");
+    void* const stream = rank.stream->handle();
+    const NcclResult result = i == 0 ? nccl_.Send(member.memory, 4, NcclDataType::kUint8, 1, member.child, stream)
+                                     : nccl_.Recv(member.memory + 64, 4, NcclDataType::kUint8, 0, member.child, stream);
+    EXPECT_EQ(result, NcclResult::kSuccess);
+    rank.Finish();
+    EXPECT_EQ(ReadDevice(member.memory + (i == 0 ? 0 : 64), 4), "sent");
+  });
+  EXPECT_EQ(PopFakeNcclReport(), "");
+}
+
 TEST_F(FakeNcclWindowTest, WindowThatNcclStillUsesMustNotBeDeregistered) {
   OnMembers([&](int i, Rank& rank, Member& member) {
     ASSERT_EQ(Register(member, member.memory), NcclResult::kSuccess);

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
@@ -36,6 +37,7 @@ constexpr int kFirstWithoutLocalWindows = 22900;
 struct Handle {
   std::shared_ptr<FakeNcclCommunicator> communicator;
   bool shares = false;  // its resources, with communicators that are split off
+  bool wants_copy_engines = false;
 };
 
 int FromEnvironment(const char* variable, int otherwise) {
@@ -52,7 +54,8 @@ fake_nccl_faults FaultsOfEnvironment() {
           .hang_at = FromEnvironment("FAKE_NCCL_HANG_AT", -1),
           .fail_register = FromEnvironment("FAKE_NCCL_FAIL_REGISTER", 0),
           .stop_peers = FromEnvironment("FAKE_NCCL_STOP_PEERS", 0),
-          .no_windows = FromEnvironment("FAKE_NCCL_NO_WINDOWS", 0)};
+          .no_windows = FromEnvironment("FAKE_NCCL_NO_WINDOWS", 0),
+          .overlooks_offsets = FromEnvironment("FAKE_NCCL_OVERLOOKS_OFFSETS", 0)};
 }
 
 // Finds a function of this process's fake CUDA, in the program or in a library that the program has loaded.
@@ -193,7 +196,13 @@ NcclPath PathOf(const NcclOperation& operation, NcclHandle comm) {
   return path;
 }
 
-// Returns whether the output overlaps the input, but the operation is not in-place. NCCL's result is then undefined.
+// Returns whether NCCL 2.28.9 carries out the operation without kernels (ncclCeImplemented).
+bool UsesCopyEngines(const NcclOperation& operation, NcclHandle comm) {
+  return static_cast<Handle*>(comm)->wants_copy_engines && operation.is_symmetric &&
+         operation.kind == NcclOperation::Kind::kAllGather;
+}
+
+// Returns whether the output overlaps the input, but not as in an operation in place. Then NCCL's result is undefined.
 bool OverlapsWrongly(const NcclOperation& operation, int rank, int ranks) {
   if (operation.kind != NcclOperation::Kind::kReduceScatter) return false;
   const size_t bytes = operation.count * SizeOf(DTypeOf(operation.type));
@@ -258,12 +267,14 @@ NcclResult Add(NcclOperation operation, NcclHandle comm, void* stream) {
     Report(absl::StrCat("two threads of rank ", CommunicatorOf(comm).rank(), " use a communicator at the same time"));
     return NcclResult::kInvalidUsage;
   }
-  const NcclPath path = PathOf(operation, comm);
+  NcclPath path = PathOf(operation, comm);
+  if (Faults().overlooks_offsets != 0) path.input.offset = path.output.offset = 0;
   operation.path = path.Encode();
   operation.is_symmetric = path.IsSymmetric();
   {
     const MutexLock lock(&TheCalls().mu);
     ++TheCalls().made[NameOf(operation.kind)];
+    if (UsesCopyEngines(operation, comm)) ++TheCalls().made["copies"];
   }
   TheGroup().operations[{&CommunicatorOf(comm), stream}].push_back(operation);
   return TheGroup().depth > 0 ? NcclResult::kSuccess : SubmitGroup();
@@ -387,9 +398,13 @@ FAKE_NCCL_EXPORT NcclResult ncclCommSplit(NcclHandle comm, int color, int /*key*
   const auto shares =
       static_cast<Handle*>(comm)->shares ? Communicator::Shares::kResources : Communicator::Shares::kNothing;
   const auto calls = wanted->blocking == 0 ? Communicator::Calls::kDoNotBlock : Communicator::Calls::kBlock;
-  return CommunicatorOf(comm).Split(shares, calls, [child](std::shared_ptr<Communicator> made) {
+  // NCCL ignores the fields that are newer than the configuration's version.
+  const bool has_policy = wanted->size >= offsetof(NcclConfig, cta_policy) + sizeof(int) && wanted->version >= 22700;
+  const bool wants_copies = has_policy && wanted->cta_policy == ronda::kNcclCopyEngines;
+  if (wants_copies && CommunicatorOf(comm).version() < 22800) return NcclResult::kInvalidArgument;
+  return CommunicatorOf(comm).Split(shares, calls, [child, wants_copies](std::shared_ptr<Communicator> made) {
     Communicators().made.fetch_add(1);
-    *child = new Handle{.communicator = std::move(made)};
+    *child = new Handle{.communicator = std::move(made), .wants_copy_engines = wants_copies};
   });
 }
 

@@ -22,7 +22,8 @@ inline constexpr fake_nccl_faults kNoFaults = {.version = 0,
                                                .hang_at = -1,
                                                .fail_register = 0,
                                                .stop_peers = 0,
-                                               .no_windows = 0};
+                                               .no_windows = 0,
+                                               .overlooks_offsets = 0};
 
 // Returns the fake NCCL, which works on the streams of this test's FakeCuda. ncclMemAlloc allocates memory through
 // `plugin`, and fails if `plugin` is nullptr. If the fake cannot be loaded, fails the test.
@@ -40,7 +41,7 @@ int FakeNcclAllocations();
 int FakeNcclRegistrations();
 int FakeNcclWindows();
 
-// Returns how many times the ranks together have called a collective, such as "AllReduce".
+// Returns how often all ranks have called a collective, such as "AllReduce"; see fake_nccl_calls().
 int FakeNcclCalls(const std::string& name);
 
 // Returns the number of threads that NCCL would have started so far.

@@ -42,7 +42,7 @@ uint64_t NcclPath::Encode() const {
   // The sender's and the receiver's offsets may differ, so they are not encoded.
   if (kind == Kind::kRecv) {
     written = Kind::kSend;
-    from = {.kind = output.kind};
+    from = {.kind = output.kind, .window = output.window};
     to = {};
   }
   if (kind == Kind::kSend) from.offset = 0;

@@ -114,6 +114,12 @@ GPUS=1 PATH=$bundle/bin:$PATH run plan windows
 expect 0 "| windows-off | skipped: windows of NCCL need two GPUs |" "| windows-on | skipped: "
 GPUS=2 PATH=$bundle/bin:$PATH run plan windows
 expect 0 "| windows-off | passed |" "rank 1 of 2, windows: 0" "rank 0 of 2, windows: 1"
+# So does the memory of a lane.
+program bin/python3 <<< '[[ $1 != bench/* ]] || echo "rank $RONDA_RANK of $RONDA_SIZE, $1: $RONDA_LANE_MEMORY_MB MiB"'
+GPUS=1 PATH=$bundle/bin:$PATH run plan memory
+expect 0 "| lane-memory | skipped: windows of NCCL need two GPUs |"
+GPUS=2 PATH=$bundle/bin:$PATH run plan memory
+expect 0 "| lane-memory | passed |" "rank 1 of 2, bench/python/gpu_fsdp_step.py: 8192 MiB"
 run plan kernels nonsense
 expect 2 'there is no step or group "nonsense"' "kernels first"
 # Every group fits into the four minutes for which a machine may be lent.

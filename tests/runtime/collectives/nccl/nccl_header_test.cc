@@ -58,7 +58,14 @@ static_assert(offsetof(NcclConfig, cga_cluster_size) == offsetof(ncclConfig_t, c
 static_assert(offsetof(NcclConfig, net_name) == offsetof(ncclConfig_t, netName));
 static_assert(offsetof(NcclConfig, split_share) == offsetof(ncclConfig_t, splitShare));
 static_assert(kNcclUndefined == NCCL_CONFIG_UNDEF_INT);
+#if NCCL_VERSION_CODE >= NCCL_VERSION(2, 28, 0)
+static_assert(offsetof(NcclConfig, traffic_class) == offsetof(ncclConfig_t, trafficClass));
+static_assert(offsetof(NcclConfig, comm_name) == offsetof(ncclConfig_t, commName));
+static_assert(offsetof(NcclConfig, cta_policy) == offsetof(ncclConfig_t, CTAPolicy));
+static_assert(offsetof(NcclConfig, nvlink_centric_sched) == offsetof(ncclConfig_t, nvlinkCentricSched));
+static_assert(kNcclCopyEngines == NCCL_CTA_POLICY_ZERO);
 static_assert(sizeof(NcclConfig) <= sizeof(ncclConfig_t));
+#endif
 
 // Whether each parameter has the same size in NCCL's own declaration and in nccl_library.h.
 template <typename Ours, typename Theirs>

@@ -156,8 +156,7 @@ class Collectives:
     the collectives on the GPU, in call order (client/ronda/lanes.h).
 
     Each method takes the arguments of torch's function with the same name, submits the collective,
-    and returns a Work. A method returns None if torch would wait for the Work at once and the
-    collective has ended.
+    and returns a Work, or None if torch would wait at once and the collective has ended.
 
     Thread-safety: one thread at a time calls the collectives of a group; any thread may call the
     other methods.
@@ -190,7 +189,7 @@ class Collectives:
         self._works: list[Work] | None = None  # of the collectives that are being coalesced
         self._uses: list[Span] = []  # the memory of these collectives
         self._submitted = 0
-        self._lane = Lane(process_set)
+        self._lane = Lane(process_set, members.index(rank))
 
     @property
     def process_set(self) -> int:
@@ -288,6 +287,7 @@ class Collectives:
             ended=ended,
             error=failure,
             inputs=reads,
+            drops_early=self._lane.has_memory,
         )
         if self._works is not None:
             self._works.append(work)
@@ -561,7 +561,7 @@ class Collectives:
             counts: the number of elements that each member must send.
         """
         if room is not None:
-            data = _layout.apart(data, room)
+            data = self._lane.gathered(data, room)
         number, elements = _layout.movable(data)
         address, size = _layout.memory(room)
         arguments = (

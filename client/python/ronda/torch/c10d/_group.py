@@ -17,6 +17,7 @@ from ronda._library import native
 from ronda.errors import NotInitializedError, PeerFailedError
 from ronda.torch.c10d import _membership, _versions
 from ronda.torch.c10d._exchanges import Exchanges
+from ronda.torch.c10d._lane_memory import LaneMemory
 
 
 def create(rank: int, ranks: Sequence[int], name: str, timeout: timedelta) -> Group:
@@ -103,6 +104,7 @@ class Group(Exchanges, _versions.GroupBase):  # type: ignore[misc]
         self._name = name
         self.store = store
         self._options = _versions.backend_options(name, ranks, timeout_s)
+        self._memory = LaneMemory(self._lane, process_set)
         # Before 2.15 torch calls shutdown() only for the group of all ranks, and just drops the
         # other groups. The finalizer may run during garbage collection, so it does not wait.
         self._end = weakref.finalize(
@@ -199,12 +201,35 @@ class Group(Exchanges, _versions.GroupBase):  # type: ignore[misc]
         joined.
         """
         self._begin(rank, range(size), 0)
+        self._memory = LaneMemory(self._lane, 0)
         self._options = _versions.backend_options(self._name, self._ranks, self._timeout_s)
 
     def perform_nocolor_split(self, _device: Any) -> None:
         """Does nothing. torch calls this method on ranks that are not in a new group, if their own
         group is bound to a device.
         """
+
+    # -- Tensors that NCCL can use directly --
+
+    def supports_tensor_alloc(self, device: Any) -> bool:
+        """Returns whether allocate_tensor() works on this device; see LaneMemory.supports()."""
+        return self._memory.supports(device)
+
+    def allocate_tensor(self, size: int, *, dtype: torch.dtype, device: torch.device) -> Any:
+        """Returns a flat tensor in memory that all ranks of the group have registered with NCCL.
+
+        All ranks must allocate and free such tensors in the same order.
+
+        Raises:
+            torch.cuda.OutOfMemoryError: the memory is full; the text names the setting.
+            InvalidArgumentError: the group has no such memory.
+        """
+        return self._memory.allocate(size, dtype, torch.device(device))
+
+    @property
+    def mem_allocator(self) -> Any:
+        """torch's allocator of this memory, for a torch.cuda.MemPool."""
+        return self._memory.allocator
 
     def set_timeout(self, timeout: timedelta) -> None:
         """Sets the deadline of the group's later collectives."""
@@ -224,6 +249,7 @@ class Group(Exchanges, _versions.GroupBase):  # type: ignore[misc]
 
     def shutdown(self) -> None:
         """Removes the process set. The job continues, because other groups may use it."""
+        self._memory.drop()
         end = self._end.detach()
         if end is not None:
             process_set, job_number, _ = end[2]

@@ -54,9 +54,16 @@ class Lane:
     collectives on the GPU (client/ronda/lanes.h).
     """
 
-    def __init__(self, process_set: int) -> None:
+    def __init__(self, process_set: int, position: int) -> None:
+        """
+        Args:
+            process_set: the id of the process set.
+            position: the position of this rank in the set.
+        """
         self._process_set = process_set
+        self._position = position
         self._is_open: bool | None = None  # None: not known yet
+        self.has_memory = False  # whether the lane is open and has memory for tensors
 
     def carries(self, tensor: Tensor | None) -> bool:
         """Returns whether collectives on this tensor use the lane.
@@ -69,17 +76,41 @@ class Lane:
         Raises:
             InvalidArgumentError: the lane is not open, and a CUDA graph is being captured.
         """
-        if tensor is None:
-            return False
+        return tensor is not None and self.open(tensor.device)
+
+    def open(self, device: torch.device) -> bool:
+        """Opens the lane, unless it has been opened before; all ranks do so.
+
+        Returns:
+            Whether the lane is open.
+
+        Raises:
+            InvalidArgumentError: the lane is not open, and a CUDA graph is being captured.
+        """
         if self._is_open is None:
             if torch.cuda.is_current_stream_capturing():
                 raise InvalidArgumentError(
                     "a CUDA graph is being captured, and this group has not used the GPU yet: make "
                     "one collective of the group on a tensor of the GPU before the capture"
                 )
-            buffer = torch.empty(1, device=tensor.device)  # a tensor without elements has no memory
+            buffer = torch.empty(1, device=device)  # a tensor without elements has no memory
             self._is_open = native.lane_open(self._process_set, buffer.data_ptr())
+            self.has_memory = native.lane_memory(self._process_set) > 0
         return bool(self._is_open)
+
+    def gathered(self, data: Tensor, room: Tensor) -> Tensor:
+        """Returns the input of a gather into `room`: `data`, or a copy if they share memory.
+
+        An open lane needs no copy if `data` is this rank's part of `room`.
+
+        Args:
+            data: the dense tensor of this rank.
+            room: the flat tensor for the parts of all ranks.
+        """
+        own = room.data_ptr() + self._position * data.numel() * data.element_size()
+        if self._is_open and data.is_cuda and data.data_ptr() == own:
+            return data
+        return _layout.apart(data, room)
 
     def reduces(self, tensor: Tensor, opts: Any) -> bool:
         """Returns whether the open lane serves reductions of tensors like this one, of any shape.

@@ -68,6 +68,7 @@ class Work(_Base):  # type: ignore[misc]
         ended: Callable[[], None] | None = None,
         error: Exception | None = None,
         inputs: Sequence[torch.Tensor] = (),
+        drops_early: bool = False,
     ) -> None:
         """
         Args:
@@ -86,6 +87,10 @@ class Work(_Base):  # type: ignore[misc]
             error: the reason why the collective has already failed.
             inputs: the tensors that the collective reads. The collective runs on the device of
                 `tensors`, or of `inputs` if this rank has no result.
+            drops_early: whether the Work drops the tensors of a GPU when the stream of the
+                submission waits for the collective. Otherwise the operation keeps them until the
+                GPU has carried it out, so the time at which torch gets their memory back differs
+                between the ranks.
         """
         super().__init__()
         self._what = what
@@ -108,6 +113,7 @@ class Work(_Base):  # type: ignore[misc]
             if self._origin is None:
                 self._device, self._origin = part._device, part._origin
         self._finished: torch.cuda.Event | None = None
+        self._drops_early = drops_early
         self._is_captured = False  # whether _finished belongs to a CUDA graph, and is not queried
         self._error = error
         self._future: Future[Any] | None = None
@@ -180,6 +186,9 @@ class Work(_Base):  # type: ignore[misc]
                 self._error = self._error or in_torchs_words(error)
             if not is_over:
                 raise DeadlineError(f"{self._what} has not ended within {timeout_s:g} s")
+        if self._drops_early and streams and self._error is None:
+            for handle in self.handles:
+                native.drop_buffers(handle)
 
     def _conclude(self) -> None:
         """Called when the operations have ended, or when the current stream waits for them."""

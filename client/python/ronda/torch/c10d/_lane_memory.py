@@ -1,0 +1,99 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Tensors in the memory of a lane, which all ranks have registered with NCCL together."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from ronda._library import native
+from ronda.errors import InvalidArgumentError
+from ronda.torch.c10d._lane import Lane
+
+Tensor = torch.Tensor
+
+# torch's allocators of lanes' memory, by process set. They are kept, because torch calls them when
+# it frees a tensor, which may outlive its group.
+_allocators: dict[int, Any] = {}
+
+
+def _allocator(process_set: int) -> Any:
+    """Returns torch's allocator for the lane that the process set has at the time of a call.
+
+    The allocator's functions are C functions. torch calls them while it holds the lock of its
+    caching allocator, so a function of Python could wait for the GIL for ever.
+
+    Raises:
+        InvalidArgumentError: the process set has no allocator.
+    """
+    if process_set not in _allocators:
+        allocate, free = native.lane_allocator(process_set)
+        _allocators[process_set] = torch._C._cuda_customAllocator(allocate, free)  # type: ignore[attr-defined]
+    return _allocators[process_set]
+
+
+class LaneMemory:
+    """The tensors of a group in the memory of its lane.
+
+    torch's caching allocator divides the memory, and reuses a tensor's memory in the order of
+    streams. All ranks must allocate and free such tensors in the same order.
+    """
+
+    def __init__(self, lane: Lane, process_set: int) -> None:
+        self._lane = lane
+        self._process_set = process_set
+        self._pool: Any = None
+
+    def supports(self, device: Any) -> bool:
+        """Returns whether allocate() works; the same on all ranks. Opens the lane, so all ranks
+        must call this function at the same point.
+
+        Args:
+            device: a torch.device. For the number of a device the result is False: torch's C++ code
+                passes one, and then calls a method that Python cannot replace.
+        """
+        if not isinstance(device, torch.device) or device.type != "cuda":
+            return False
+        if not hasattr(torch.cuda, "MemPool") or not hasattr(torch._C, "_cuda_customAllocator"):
+            return False
+        if not self._lane.open(device) or not self._lane.has_memory:
+            return False
+        try:
+            return self.allocator is not None
+        except InvalidArgumentError:  # too many process sets
+            return False
+
+    @property
+    def allocator(self) -> Any:
+        """torch's allocator, for a torch.cuda.MemPool.
+
+        Raises:
+            InvalidArgumentError: the process set has no allocator.
+        """
+        return _allocator(self._process_set)
+
+    def allocate(self, size: int, dtype: torch.dtype, device: torch.device) -> Tensor:
+        """Returns a flat tensor of `size` elements, which are not initialised.
+
+        Raises:
+            torch.cuda.OutOfMemoryError: the memory is full; the text names the setting.
+            InvalidArgumentError: the lane has no memory.
+        """
+        if not self.supports(device):
+            raise InvalidArgumentError(
+                "this group's lane has no memory for tensors on "
+                f"{device}: set RONDA_LANE_MEMORY_MB, and see docs/gpu_memory.md for its conditions"
+            )
+        if self._pool is None:
+            self._pool = torch.cuda.MemPool(self.allocator)
+        try:
+            with torch.cuda.use_mem_pool(self._pool, device):
+                return torch.empty(size, dtype=dtype, device=device)
+        except torch.cuda.OutOfMemoryError as error:
+            raise torch.cuda.OutOfMemoryError(native.last_error()) from error
+
+    def drop(self) -> None:
+        """Gives the memory back to the lane, except that of tensors which still exist."""
+        self._pool = None
