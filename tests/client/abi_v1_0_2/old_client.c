@@ -329,6 +329,15 @@ static void test_lanes(void) {
                "ronda_lane_exchange_async");
   parts[1].count = -5;
   EXPECT_ERROR(ronda_lane_exchange_async(&memory.value, &handle), RONDA_ERROR_INVALID_ARGUMENT, "-5");
+  size_t bytes = 1;
+  void* block = NULL;
+  ronda_lane_allocate_function allocate = NULL;
+  ronda_lane_free_function release = NULL;
+  EXPECT(ronda_lane_memory(0, &bytes) == RONDA_OK && bytes == 0);
+  EXPECT_ERROR(ronda_lane_allocate(0, 512, NULL, &block), RONDA_ERROR_INVALID_ARGUMENT, "ronda_lane_allocate");
+  EXPECT_ERROR(ronda_lane_free(&block, NULL), RONDA_ERROR_INVALID_ARGUMENT, "ronda_lane_free");
+  EXPECT(ronda_lane_allocator(0, &allocate, &release) == RONDA_OK && release != NULL);
+  EXPECT(allocate(512, 0, NULL) == NULL);
   EXPECT(ronda_lane_retire(0) == RONDA_OK && ronda_lane_close(0) == RONDA_OK);
 }
 

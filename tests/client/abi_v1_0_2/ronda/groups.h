@@ -71,8 +71,8 @@ ronda_status ronda_group_ready_at(ronda_group group, size_t index, void* data);
 
 /* Like ronda_group_ready_at(), for a member in GPU memory that may have been filled on a different stream. The work
  * that fills the buffer must have been enqueued on `stream` (a cudaStream_t; NULL: the default stream). `stream`
- * becomes the member's stream for this and later steps. Also returns RONDA_ERROR_INVALID_ARGUMENT if the member is in
- * host memory. */
+ * becomes the member's stream for this and later steps. Also returns RONDA_ERROR_INVALID_ARGUMENT if `stream` is not
+ * NULL and the member is in host memory. */
 ronda_status ronda_group_ready_on_stream(ronda_group group, size_t index, void* data, void* stream);
 
 /* Blocks until all members are reduced, and begins the next step. Call ronda_group_wait() after all ronda_group_ready()

@@ -111,6 +111,45 @@ typedef struct ronda_lane_exchange_args {
  * Errors: the errors of an operation; RONDA_ERROR_INVALID_ARGUMENT (the set has no open lane). */
 ronda_status ronda_lane_exchange_async(const ronda_lane_exchange_args* args, ronda_handle* handle);
 
+/* -- The memory of a lane --
+ *
+ * With RONDA_LANE_MEMORY_MB on rank 0, each rank allocates that many MiB on its GPU when a lane opens, and all ranks of
+ * the lane register this memory with NCCL together. NCCL can use such memory directly. From 2.28.7 on, NCCL has special
+ * kernels for it, and copies without kernels. The ranks must be on one host.
+ *
+ * NCCL needs each buffer of a call to be in this memory on all ranks or on none, at the same place on all ranks. The
+ * place depends only on the sequence of a rank's calls of ronda_lane_allocate() and ronda_lane_free(), so all ranks
+ * must make these calls in the same order. The input of an allgather and the output of a reducescatter may have
+ * different places. What a rank sends from this memory in an exchange, the other rank must receive in its own. If a
+ * call differs, the job fails with RONDA_ERROR_PEER_FAILED, at the latest soon after the GPU has carried out the call.
+ * The text names both calls. */
+
+/* Sets `*bytes` to the size of the lane's memory; to 0 if the set has no open lane, or if the lane has no memory. */
+ronda_status ronda_lane_memory(ronda_process_set process_set, size_t* bytes);
+
+/* Sets `*memory` to a block of at least `bytes` bytes in the lane's memory, aligned to 512 bytes, for work on `stream`
+ * (a cudaStream_t). Other streams may use the block after the work that `stream` has now.
+ * Errors: RONDA_ERROR_INVALID_ARGUMENT (the lane is not open or has no memory; the text says why);
+ * RONDA_ERROR_OUT_OF_MEMORY (the text has the sizes). */
+ronda_status ronda_lane_allocate(ronda_process_set process_set, size_t bytes, void* stream, void** memory);
+
+/* Frees a block of ronda_lane_allocate(). The work that is now on `stream` may still use the block; no other work may.
+ * Works after ronda_lane_close() and ronda_shutdown(), too: until then the block is valid, but NCCL takes it for other
+ * memory. The lane's memory is freed with its last block.
+ * Errors: RONDA_ERROR_INVALID_ARGUMENT (no block begins at `memory`; `stream` is being captured). */
+ronda_status ronda_lane_free(void* memory, void* stream);
+
+/* Functions as an allocator of PyTorch needs them (torch._C._cuda_customAllocator). They call ronda_lane_allocate(),
+ * for the lane that the process set has at the time of the call, and ronda_lane_free(). The first function returns NULL
+ * after an error, which ronda_last_error() describes, and also if `device` is not the lane's. */
+typedef void* (*ronda_lane_allocate_function)(size_t bytes, int device, void* stream);
+typedef void (*ronda_lane_free_function)(void* memory, size_t bytes, int device, void* stream);
+
+/* Returns the functions for the lane of a process set. They stay valid until the process ends.
+ * Errors: RONDA_ERROR_INVALID_ARGUMENT (only the process sets 0 to 255 have such functions). */
+ronda_status ronda_lane_allocator(ronda_process_set process_set, ronda_lane_allocate_function* allocate,
+                                  ronda_lane_free_function* free);
+
 #ifdef __cplusplus
 } /* extern "C" */
 #endif

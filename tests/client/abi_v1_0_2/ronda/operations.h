@@ -65,7 +65,9 @@ typedef int64_t ronda_handle; /* > 0 */
  * `output`, Ronda allocates the result, which belongs to the handle. With an `output`, Ronda writes the rows directly
  * to `output`, which must be in the kind of memory that call.memory names. The rows in `output` remain after the handle
  * is released. With or without an `output`, ronda_output() returns the address of the result and the number of its
- * rows. `output` must not overlap the input. Each rank decides for itself whether to pass an `output`.
+ * rows. `output` must not overlap the input, except on a lane (lanes.h): there the input of an allgather may be this
+ * rank's part of `output`, and the `output` of a reducescatter may be this rank's part of the input. Each rank decides
+ * for itself whether to pass an `output`.
  *
  * If the result is larger than `output_bytes`, the operation runs, and then fails on this rank with
  * RONDA_ERROR_INVALID_ARGUMENT and a text that names both sizes. In this case Ronda writes nothing to this rank's
