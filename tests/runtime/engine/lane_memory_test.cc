@@ -296,25 +296,6 @@ TEST_F(LaneMemoryTest, FullMemoryIsAnErrorThatNamesTheSettingAndTheSizes) {
   });
 }
 
-TEST_F(LaneMemoryTest, NextUserOfABlockWaitsForTheStreamThatFreedIt) {
-  RunDeviceRanks({.size = 2, .lane_memory_mb = 1}, [](DeviceRank& rank) {
-    Calls calls(rank);
-    const std::shared_ptr<LaneMemory> memory = calls.lane().memory().value();
-    const std::unique_ptr<DeviceStream> other = *DeviceStream::Create(&rank.device());
-    const std::unique_ptr<DeviceEvent> reached = *rank.device().NewEvent();
-    void* const block = *memory->Allocate(kMiB, rank.stream());
-    {
-      StreamHold hold(rank.stream());  // the stream still works on the block
-      ASSERT_EQ(memory->Free(block, rank.stream()), absl::OkStatus());
-      EXPECT_EQ(*memory->Allocate(kMiB, other->handle()), block) << "no thread waits";
-      ASSERT_EQ(reached->Record(other->handle()), absl::OkStatus());
-      EXPECT_FALSE(*reached->done());
-    }
-    EXPECT_EQ(reached->Wait(), absl::OkStatus());
-    EXPECT_EQ(memory->Free(block, other->handle()), absl::OkStatus());
-  });
-}
-
 TEST_F(LaneMemoryTest, BlocksOutliveTheLane) {
   RunDeviceRanks({.size = 2, .lane_memory_mb = 1}, [](DeviceRank& rank) {
     Calls calls(rank);
