@@ -24,10 +24,6 @@ namespace {
 // If this process has no descriptor left for a connection, the limiter pauses for this time before the next attempt.
 constexpr absl::Duration kPause = absl::Milliseconds(100);
 
-bool IsShortOfDescriptors(int error) {
-  return error == EMFILE || error == ENFILE || error == ENOBUFS || error == ENOMEM;
-}
-
 // The wait must end after this time, because no event comes if the program has closed the descriptors.
 constexpr absl::Duration kLongestWait = absl::Seconds(1);
 
@@ -151,7 +147,7 @@ void ConnectionLimiter::Accept() {
     SocketAddress address;
     UniqueFd socket(accept4(listener_.get(), address.get(), &address.bytes, SOCK_CLOEXEC | SOCK_NONBLOCK));
     if (!socket.valid()) {
-      if (IsShortOfDescriptors(errno)) MakeRoomForDescriptors();
+      if (IsShortOfSockets(errno)) MakeRoomForDescriptors();
       return;
     }
     ++accepted_;
