@@ -70,6 +70,7 @@ std::string ObjectionToDevices(const DeviceSituation& situation, absl::Span<cons
       const auto [same, is_new] = rank_of_uuid.try_emplace(facts.uuid, rank);
       if (!is_new) return object(same->second, rank, kShare);
     }
+    if (facts.pci_bus.empty()) continue;  // the device's place is not known
     std::vector<absl::string_view> place = {facts.host, facts.pci_bus};
     if (NumbersOf(facts.nccl) >= NumbersOf(kTellsPartsApart)) place.push_back(facts.uuid);
     const auto [there, is_new] = rank_of_place.try_emplace(std::move(place), rank);

@@ -76,6 +76,12 @@ TEST(DeviceBackendsTest, ObjectionToPartsNamesTheVersionThatAcceptsThem) {
               HasSubstr("nccl (no: ranks 0 and 2 have parts of one GPU (MIG), which NCCL lets them from 2.30.7 on)"));
 }
 
+// The driver could not describe the devices, so nothing shows that two ranks share one.
+TEST(DeviceBackendsTest, RanksWithDevicesOfUnknownPlaceShareNone) {
+  EXPECT_EQ(Choose({Facts("a", ""), Facts("a", "")}), "nccl");
+  EXPECT_EQ(Choose({Facts("a", ""), Facts("a", "1b"), Facts("a", "1b")}), "staged");
+}
+
 TEST(DeviceBackendsTest, NcclHasToBeThereOnAllRanksInOneVersion) {
   EXPECT_EQ(Choose({Facts("a", "1b"), Facts("a", "1c", "")}), "staged");
   EXPECT_THAT(Rate({Facts("a", "1b"), Facts("a", "1c", "")}), HasSubstr("nccl (no: rank 1: no libnccl.so.2)"));
