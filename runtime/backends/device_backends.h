@@ -38,7 +38,8 @@ struct DeviceFacts {
   friend bool operator==(const DeviceFacts&, const DeviceFacts&) = default;
 };
 
-// Returns one line of at most `longest` characters. It shortens the reasons if necessary.
+// Returns one line of at most `longest` characters. It shortens the reasons if necessary, and replaces a long `host`,
+// or one with a tab, by its hash.
 std::string Encode(const DeviceFacts& facts, size_t longest);
 // Errors: INTERNAL if `text` does not come from Encode.
 absl::StatusOr<DeviceFacts> DecodeDeviceFacts(absl::string_view text);
