@@ -120,25 +120,38 @@ absl::StatusOr<std::vector<LocalRanks>> MakeImplementations(const CollectivesOpt
   return implementations;
 }
 
+size_t MostBytes(const std::vector<CollectiveCase>& cases) {
+  size_t bytes = 0;
+  for (const CollectiveCase& shape : cases) bytes = std::max(bytes, shape.bytes());
+  return bytes;
+}
+
+// The memory in which all cases run. It must outlive the implementations, which keep the last case that they prepared.
+struct CaseMemory {
+  explicit CaseMemory(size_t bytes) : input(bytes), output(bytes) {}
+
+  const AlignedBytes input;
+  const AlignedBytes output;
+};
+
 // Runs the cases, one after the other. Thread-compatible.
 class CollectivesRun {
  public:
-  CollectivesRun(const InterleavingOptions& interleaving, std::vector<LocalRanks>* implementations, Rank* rank)
+  CollectivesRun(const InterleavingOptions& interleaving, const CaseMemory& memory,
+                 std::vector<LocalRanks>* implementations, Rank* rank)
       : interleaving_(interleaving),
+        memory_(memory),
         implementations_(*implementations),
         rank_(*rank),
         table_(CollectivesTable(PeerNames(rank->peers))) {}
 
   absl::Status Run(const std::vector<CollectiveCase>& cases) {
-    size_t bytes = 0;
-    for (const CollectiveCase& shape : cases) bytes = std::max(bytes, shape.bytes());
-    const AlignedBytes input(bytes);
-    const AlignedBytes output(bytes);
     rank_.output.Print(table_.Header());
     for (size_t i = 0; i < cases.size(); ++i) {
       rank_.output.Progress(static_cast<double>(i) / static_cast<double>(cases.size()), cases[i].label());
       const bool is_in_place = cases[i].placement == Placement::kInPlace;
-      RONDA_RETURN_IF_ERROR(RunCase(cases[i], {input.data(), is_in_place ? input.data() : output.data()}));
+      const AlignedBytes& output = is_in_place ? memory_.input : memory_.output;
+      RONDA_RETURN_IF_ERROR(RunCase(cases[i], {memory_.input.data(), output.data()}));
     }
     rank_.output.Print(AverageBandwidths(rank_.results.rows()));
     return wrong_ == 0 ? absl::OkStatus()
@@ -187,6 +200,7 @@ class CollectivesRun {
   }
 
   const InterleavingOptions interleaving_;
+  const CaseMemory& memory_;
   std::vector<LocalRanks>& implementations_;
   Rank& rank_;
   const Table table_;
@@ -197,9 +211,11 @@ absl::Status RunOnRank(const CollectivesOptions& options, Rank& rank) {
   const bool has_client = std::find(options.layers.begin(), options.layers.end(), "client") != options.layers.end();
   if (has_client) ronda::init();
   {
+    const std::vector<CollectiveCase> cases = MakeCases(options.ranges, rank.group.size());
+    const CaseMemory memory(MostBytes(cases));
     RONDA_ASSIGN_OR_RETURN(std::vector<LocalRanks> implementations, MakeImplementations(options, rank));
-    CollectivesRun run(options.interleaving, &implementations, &rank);
-    RONDA_RETURN_IF_ERROR(run.Run(MakeCases(options.ranges, rank.group.size())));
+    CollectivesRun run(options.interleaving, memory, &implementations, &rank);
+    RONDA_RETURN_IF_ERROR(run.Run(cases));
   }
   if (has_client) ronda::shutdown();
   return absl::OkStatus();

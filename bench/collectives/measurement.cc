@@ -61,15 +61,17 @@ absl::StatusOr<bool> LocalRanks::Prepare(const CollectiveCase& shape, const Case
   shape_ = shape;
   bool is_able = true;
   for (Member& member : members_) {
-    member.memory.clear();
+    std::vector<AlignedBytes> memory;
     member.buffers = buffers;
     if (&member != &members_.front()) {
-      member.memory.emplace_back(shape.bytes());
-      if (buffers.input != buffers.output) member.memory.emplace_back(shape.bytes());
-      member.buffers = {.input = member.memory.front().data(), .output = member.memory.back().data()};
+      memory.emplace_back(shape.bytes());
+      if (buffers.input != buffers.output) memory.emplace_back(shape.bytes());
+      member.buffers = {.input = memory.front().data(), .output = memory.back().data()};
     }
-    RONDA_ASSIGN_OR_RETURN(const bool is_member_able, member.implementation->Prepare(shape, member.buffers));
-    is_able = is_able && is_member_able;
+    const absl::StatusOr<bool> is_member_able = member.implementation->Prepare(shape, member.buffers);
+    member.memory = std::move(memory);  // only now, because the previous case has used the previous memory until here
+    RONDA_RETURN_IF_ERROR(is_member_able.status());
+    is_able = is_able && *is_member_able;
   }
   return is_able;
 }

@@ -51,10 +51,10 @@ class LocalRanks {
 
  private:
   struct Member {
+    std::vector<AlignedBytes> memory = {};  // of `buffers`, unless they are the caller's; outlives the implementation
     std::unique_ptr<Implementation> implementation;
     int rank = 0;
     CaseBuffers buffers = {};
-    std::vector<AlignedBytes> memory = {};  // of `buffers`, unless they are the caller's
   };
 
   // Calls `body` for all members concurrently. If there are several members, each runs on its own thread.

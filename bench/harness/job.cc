@@ -138,6 +138,13 @@ void ChooseRendezvousPort(Launcher launcher, const std::string& backend) {
   setenv("RONDA_MASTER_PORT", absl::StrCat(FindFreePorts(1).front()).c_str(), kKeep);
 }
 
+// Runs one job, and collects its results. Returns the exit code of the launcher. Errors: those of PlanLaunch and
+// ShowLaunch.
+absl::StatusOr<int> RunOneJob(const LaunchRequest& launch, JobResults* results) {
+  RONDA_ASSIGN_OR_RETURN(const LaunchCommand command, PlanLaunch(launch, FindInstalledProgram()));
+  return ShowLaunch(command, [results](const OutputMessage& message) { results->Receive(message); });
+}
+
 absl::StatusOr<int> StartJobs(const JobRequest& request) {
   RONDA_ASSIGN_OR_RETURN(const std::vector<const PeerInfo*> peers, InstalledPeers(request.options.peers));
   RONDA_ASSIGN_OR_RETURN(const Launcher launcher, LauncherFor(peers, request.options.backend));
@@ -150,15 +157,15 @@ absl::StatusOr<int> StartJobs(const JobRequest& request) {
   launch.command.insert(launch.command.end(), request.words.begin(), request.words.end());
   JobResults results(request);
   const double busy_before = BusyCoresNow();
-  int exit_code = 0;
-  for (size_t i = 0; i < request.options.ranks.size() && exit_code == 0; ++i) {
+  absl::StatusOr<int> exit_code = 0;
+  for (size_t i = 0; i < request.options.ranks.size() && exit_code.ok() && *exit_code == 0; ++i) {
     launch.ranks = request.options.ranks[i];
-    RONDA_ASSIGN_OR_RETURN(const LaunchCommand command, PlanLaunch(launch, FindInstalledProgram()));
-    RONDA_ASSIGN_OR_RETURN(exit_code,
-                           ShowLaunch(command, [&](const OutputMessage& message) { results.Receive(message); }));
+    exit_code = RunOneJob(launch, &results);
   }
   results.SetBusyCores(busy_before, BusyCoresNow());
-  RONDA_RETURN_IF_ERROR(results.Write(request.options.files));
+  // The results of the earlier jobs are written even if the last job could not be started.
+  const absl::Status written = results.Write(request.options.files);
+  if (exit_code.ok() && !written.ok()) return written;
   return exit_code;
 }
 

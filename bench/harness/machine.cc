@@ -73,11 +73,12 @@ CpuTimes ReadCpuTimes(const std::string& stat) {
   return times;
 }
 
-void BindToCore(int core) {
+// Binds the calling thread. Returns false if the system refuses.
+bool BindToCore(int core) {
   cpu_set_t set;
   CPU_ZERO(&set);
   CPU_SET(static_cast<size_t>(core), &set);
-  sched_setaffinity(0, sizeof(set), &set);
+  return sched_setaffinity(0, sizeof(set), &set) == 0;
 }
 
 // Requests all cores for the calling thread. The system grants those that this process may use.
@@ -107,7 +108,6 @@ constexpr int kRoundTrips = 250;  // in a batch
 
 // The main function of the second thread: returns the ball until the value is kOver.
 void Return(std::atomic<int>* ball) {
-  BindToCore(1);
   for (;;) {
     int holder;
     while ((holder = ball->load(std::memory_order_acquire)) == kFirst) {
@@ -122,7 +122,6 @@ void Return(std::atomic<int>* ball) {
 Clock::duration Serve(std::atomic<int>* ball) {
   constexpr int kBatches = 400;
   constexpr Clock::duration kMostTime = std::chrono::milliseconds(100);
-  BindToCore(0);
   Clock::duration fastest = Clock::duration::max();
   const Clock::time_point begin = Clock::now();
   for (int batch = 0; batch < kBatches && Clock::now() - begin < kMostTime; ++batch) {
@@ -188,13 +187,23 @@ void Bind(Binding binding, int rank) {
 }
 
 double CoreDistanceNanoseconds() {
-  if (std::thread::hardware_concurrency() < 2) return 0;
+  const std::vector<int> cores = GrantedCores();
+  if (cores.size() < 2) return 0;
   alignas(128) std::atomic<int> ball{kFirst};
   Clock::duration fastest = Clock::duration::max();
-  std::thread second(Return, &ball);
-  std::thread first([&] { fastest = Serve(&ball); });
+  bool is_first_bound = false;
+  bool is_second_bound = false;
+  std::thread second([&] {
+    is_second_bound = BindToCore(cores[1]);
+    Return(&ball);
+  });
+  std::thread first([&] {
+    is_first_bound = BindToCore(cores[0]);
+    fastest = Serve(&ball);
+  });
   first.join();
   second.join();
+  if (!is_first_bound || !is_second_bound) return 0;
   return std::chrono::duration<double, std::nano>(fastest).count() / kRoundTrips / 2;
 }
 

@@ -50,8 +50,9 @@ std::vector<int> GrantedCores();
 // Binds the calling thread, and all threads that it starts afterwards.
 void Bind(Binding binding, int rank);
 
-// Returns how many nanoseconds a cache line takes to travel between the machine's CPUs 0 and 1. This is half the
-// round-trip time in the fastest batch, which no other process has disturbed, or 0 if there is only one CPU. On virtual
+// Returns how many nanoseconds a cache line takes to travel between the first two cores that the system grants. This is
+// half the round-trip time in the fastest batch, which no other process has disturbed. Returns 0 if the system grants
+// only one core, or does not let this process choose the cores of its threads. On virtual
 // machines, this time changes by a factor of five within minutes, and so does every transfer between ranks. So print it
 // before and after a benchmark, and compare only measurements for which it is the same.
 double CoreDistanceNanoseconds();

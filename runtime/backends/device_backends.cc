@@ -8,9 +8,12 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/escaping.h"
+#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
 #include "runtime/backends/device_hierarchy.h"
 #include "runtime/base/logging.h"
@@ -22,6 +25,7 @@
 #include "runtime/collectives/staged/staged_communicator.h"
 #include "runtime/cuda/device.h"
 #include "runtime/cuda/shared_memory.h"
+#include "runtime/net/proof.h"
 
 namespace ronda {
 namespace {
@@ -30,6 +34,17 @@ constexpr char kSeparator = '\t';
 
 // Longer texts in DeviceFacts::why_no_peer are truncated to this length.
 constexpr size_t kLongestPeerReason = 100;
+
+// The most characters of DeviceFacts::host that a rank sends as they are. A name of the system with BootId() is
+// shorter.
+constexpr size_t kLongestHost = 110;
+
+// Returns the text that identifies the host in the encoded facts. A text that does not fit is replaced by its hash,
+// which is the same on all ranks. The hash is no secret, so its key need not be one.
+std::string HostField(const std::string& host) {
+  if (host.size() <= kLongestHost && !absl::StrContains(host, kSeparator)) return host;
+  return absl::BytesToHexString(SecretProof("host", {"ronda.DeviceFacts.host", host}));
+}
 
 std::vector<RankId> AllRanks(const DeviceSituation& situation) {
   std::vector<RankId> ranks(situation.facts.size());
@@ -70,6 +85,7 @@ std::string ObjectionToDevices(const DeviceSituation& situation, absl::Span<cons
       const auto [same, is_new] = rank_of_uuid.try_emplace(facts.uuid, rank);
       if (!is_new) return object(same->second, rank, kShare);
     }
+    if (facts.pci_bus.empty()) continue;  // the device's place is not known
     std::vector<absl::string_view> place = {facts.host, facts.pci_bus};
     if (NumbersOf(facts.nccl) >= NumbersOf(kTellsPartsApart)) place.push_back(facts.uuid);
     const auto [there, is_new] = rank_of_place.try_emplace(std::move(place), rank);
@@ -131,10 +147,12 @@ absl::StatusOr<DeviceTransport> ConnectHierarchy(const DeviceSupport::Request& r
 }  // namespace
 
 std::string Encode(const DeviceFacts& facts, size_t longest) {
-  const std::string fields = absl::StrJoin(
-      {facts.host, facts.pci_bus, facts.uuid, facts.nccl, facts.wanted, facts.order, facts.windows, facts.in_place,
-       facts.memory_mb, facts.events, facts.why_no_peer.substr(0, kLongestPeerReason), facts.why_no_nccl},
-      absl::string_view(&kSeparator, 1));
+  const std::string why_no_peer =
+      absl::StrReplaceAll(facts.why_no_peer.substr(0, kLongestPeerReason), {{absl::string_view(&kSeparator, 1), " "}});
+  const std::string fields =
+      absl::StrJoin({HostField(facts.host), facts.pci_bus, facts.uuid, facts.nccl, facts.wanted, facts.order,
+                     facts.windows, facts.in_place, facts.memory_mb, facts.events, why_no_peer, facts.why_no_nccl},
+                    absl::string_view(&kSeparator, 1));
   return fields.substr(0, longest);
 }
 

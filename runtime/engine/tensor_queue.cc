@@ -287,13 +287,15 @@ const TensorEntry* TensorQueue::Find(TensorKeyView key) const {
 
 absl::Status TensorQueue::Match(const ReceiveMatch& match) {
   MutexLock lock(&mu_);
-  const auto it = slots_.find({.process_set = match.process_set, .name = match.receive});
-  Slot& message = SlotLocked({.process_set = match.process_set, .name = match.message});
-  if (it == slots_.end() || !it->second->in_flight() || message.in_flight()) {
+  const auto refusal = [&] {
     return absl::InternalError(absl::StrCat("the coordinator rank gives '", match.receive, "' the message '",
                                             match.message, "', and the one is not in flight here, or the other is"));
-  }
-  Slot& receive = *it->second;
+  };
+  const auto found = slots_.find({.process_set = match.process_set, .name = match.receive});
+  if (found == slots_.end() || !found->second->in_flight()) return refusal();
+  Slot& receive = *found->second;  // in flight, so SlotLocked does not forget it
+  Slot& message = SlotLocked({.process_set = match.process_set, .name = match.message});
+  if (message.in_flight()) return refusal();
   Submission submission = receive.submission;
   submission.request.name = match.message;
   submission.request.root = match.sender;

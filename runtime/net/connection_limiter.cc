@@ -24,10 +24,6 @@ namespace {
 // The pause before the next accept() after this process has run out of file descriptors.
 constexpr absl::Duration kPause = absl::Milliseconds(100);
 
-bool IsShortOfDescriptors(int error) {
-  return error == EMFILE || error == ENFILE || error == ENOBUFS || error == ENOMEM;
-}
-
 // Waits must be limited, because no event arrives if the program has closed the descriptors.
 constexpr absl::Duration kLongestWait = absl::Seconds(1);
 
@@ -151,7 +147,7 @@ void ConnectionLimiter::Accept() {
     SocketAddress address;
     UniqueFd socket(accept4(listener_.get(), address.get(), &address.bytes, SOCK_CLOEXEC | SOCK_NONBLOCK));
     if (!socket.valid()) {
-      if (IsShortOfDescriptors(errno)) MakeRoomForDescriptors();
+      if (IsShortOfSockets(errno)) MakeRoomForDescriptors();
       return;
     }
     ++accepted_;

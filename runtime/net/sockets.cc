@@ -96,6 +96,8 @@ absl::StatusOr<UniqueFd> ListenAt(const Endpoint& endpoint) {
   return Listen(address, ToString(endpoint));
 }
 
+bool IsShortOfSockets(int error) { return error == EMFILE || error == ENFILE || error == ENOBUFS || error == ENOMEM; }
+
 absl::Status CheckRoute(const Endpoint& endpoint) {
   RONDA_ASSIGN_OR_RETURN(const SocketAddress address, ToSocketAddress(endpoint));
   // connect() on a datagram socket sends nothing; the kernel only looks up a route.

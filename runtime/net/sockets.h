@@ -38,6 +38,11 @@ absl::StatusOr<int> BoundPort(int fd);
 // Errors: ALREADY_EXISTS if another program uses the port; FAILED_PRECONDITION for any other reason.
 absl::StatusOr<UniqueFd> ListenAt(const Endpoint& endpoint);
 
+// Returns whether `error` (errno) says that the process or the machine has no descriptor or no memory left for a
+// socket. A connection that cannot be accepted for this reason stays in the listener's queue, so the listener stays
+// readable.
+bool IsShortOfSockets(int error);
+
 // Checks that this host has a route to the endpoint. Errors: FAILED_PRECONDITION with the reason.
 absl::Status CheckRoute(const Endpoint& endpoint);
 

@@ -31,6 +31,8 @@ namespace {
 // The interval at which a waiting rank checks the job's failure and its timeouts.
 constexpr absl::Duration kRound = absl::Milliseconds(50);
 constexpr absl::Duration kPauseBetweenCalls = absl::Milliseconds(100);
+// The pause before this rank accepts callers again, after the machine had no socket left for a caller.
+constexpr absl::Duration kPauseBeforeAccept = absl::Milliseconds(100);
 // How many unauthenticated callers may be connected at the same time, in addition to the missing ranks.
 constexpr size_t kRoomForCallers = 64;
 // How many callers this rank accepts before it reads what they have sent. With more, some callers would be dropped at
@@ -50,6 +52,11 @@ absl::Status TooManySockets(int error, absl::string_view purpose) {
   return absl::ResourceExhaustedError(
       absl::StrCat("cannot open a socket: ", strerror(error), ": a rank has a connection to each rank with which it ",
                    "exchanges ", purpose, " over TCP; raise the limit on open files (ulimit -n)"));
+}
+
+// Returns " (TEXT)", or "" if there is no error.
+std::string InParentheses(const absl::Status& error) {
+  return error.ok() ? "" : absl::StrCat(" (", error.message(), ")");
 }
 
 // Returns the position of `rank` in the level, or nullopt if the rank is not a member.
@@ -218,6 +225,8 @@ class Mesh {
   void Plan();
   absl::Status Round();
   absl::Status Accept();
+  // Handles the errno of a failed accept4(). Returns an error if this rank has to give up.
+  absl::Status AcceptError(int error);
   // Reads the caller's message so far and returns whether the call is over.
   absl::StatusOr<bool> Hear(IncomingCall& call);
   absl::Status Admit(IncomingCall& call, const TcpCallee::Welcome& welcome);
@@ -232,7 +241,9 @@ class Mesh {
   const std::vector<TcpLevel>& levels_;
   std::vector<std::vector<UniqueFd>> sockets_;  // by level and position
   std::list<OutgoingCall> outgoing_;
-  std::list<IncomingCall> incoming_;  // oldest first
+  std::list<IncomingCall> incoming_;                        // oldest first
+  absl::Status accept_error_;                               // of the last attempt to accept a caller
+  absl::Duration accept_from_ = -absl::InfiniteDuration();  // when this rank accepts callers again
   int complaints_ = 0;
 };
 
@@ -287,7 +298,8 @@ absl::Status Mesh::Connect() {
 absl::Status Mesh::Round() {
   for (OutgoingCall& call : outgoing_) RONDA_RETURN_IF_ERROR(call.CallIfDue());
   // poll() ignores a negative descriptor.
-  const int listener = listener_ == nullptr ? -1 : listener_->fd();
+  const bool may_accept = listener_ != nullptr && MonotonicTime() >= accept_from_;
+  const int listener = may_accept ? listener_->fd() : -1;
   std::vector<pollfd> polled = {{.fd = listener, .events = POLLIN, .revents = 0}};
   for (const OutgoingCall& call : outgoing_) polled.push_back(call.Awaited());
   for (const IncomingCall& call : incoming_) {
@@ -320,7 +332,8 @@ absl::Status Mesh::Accept() {
   const size_t room = Missing() + kRoomForCallers;
   for (int i = 0; i < kCallersPerRound; ++i) {
     UniqueFd socket(accept4(listener_->fd(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
-    if (!socket.valid()) return errno == EMFILE ? TooManySockets(errno, options_.purpose) : absl::OkStatus();
+    if (!socket.valid()) return AcceptError(errno);
+    accept_error_ = absl::OkStatus();
     if (options_.job.secret.empty()) {
       if (const absl::Status status = CheckCaller(socket.get()); !status.ok()) {
         Complain(status);
@@ -335,6 +348,15 @@ absl::Status Mesh::Accept() {
                          .end = MonotonicTime() + options_.caller_timeout,
                          .text = {}});
   }
+  return absl::OkStatus();
+}
+
+absl::Status Mesh::AcceptError(int error) {
+  if (error == EMFILE) return TooManySockets(error, options_.purpose);
+  if (!IsShortOfSockets(error)) return absl::OkStatus();
+  // The shortage is the machine's, and may pass.
+  accept_error_ = SystemError("cannot accept a connection", error);
+  accept_from_ = MonotonicTime() + kPauseBeforeAccept;
   return absl::OkStatus();
 }
 
@@ -372,7 +394,7 @@ absl::Status Mesh::DeadlineError() const {
     if (call.is_over()) continue;
     const auto callee = static_cast<size_t>(call.id().callee);
     absl::StrAppend(&text, " to ", ToString(options_.peers[callee]), " at ", NumericText(options_.endpoints[callee]),
-                    call.last_error().ok() ? "" : absl::StrCat(" (", call.last_error().message(), ")"), ",");
+                    InParentheses(call.last_error()), ",");
     break;
   }
   std::vector<RankId> awaited;
@@ -385,7 +407,7 @@ absl::Status Mesh::DeadlineError() const {
   awaited.erase(std::unique(awaited.begin(), awaited.end()), awaited.end());
   if (!awaited.empty()) {
     absl::StrAppend(&text, " from ", NameRanks(awaited), ", which should have called ",
-                    NumericText(listener_->endpoint()), ",");
+                    NumericText(listener_->endpoint()), InParentheses(accept_error_), ",");
   }
   return absl::DeadlineExceededError(absl::StrCat(text, " within ", absl::FormatDuration(options_.timeout), kAdvice));
 }

@@ -2,8 +2,11 @@
 
 // Tests the C ABI with arbitrary values in the argument structs. Pointers are null or valid, because the library cannot
 // check them any further.
+#include <algorithm>
 #include <cstddef>
+#include <cstring>
 #include <iterator>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -45,15 +48,16 @@ class Pointers {
   uint8_t choices_ = 0;
 };
 
-// A caller's argument struct. The memory after it is zero, and long enough for every struct_size that the library
-// accepts.
+// A caller's argument struct.
 template <typename Args>
 class CallersStruct {
  public:
   CallersStruct(FuzzInput& input, Pointers& pointers) {
     const absl::string_view bytes = input.Take(sizeof(Args));
-    std::memcpy(&memory_[0], bytes.data(), bytes.size());
-    if (input.Below(8) != 0) args().struct_size = sizeof(Args);
+    std::memcpy(static_cast<void*>(&args_), bytes.data(), bytes.size());
+    const int size = input.Below(8);  // 0: any number
+    if (size == 1) args().struct_size = input.Number<uint16_t>() % (2 * kMaxStructSize);
+    if (size > 1) args().struct_size = sizeof(Args);
     const auto point = [](auto& field, auto* to) { field = to; };
     if constexpr (requires { args().tensor; }) {
       args().tensor.name = pointers.name();
@@ -75,10 +79,22 @@ class CallersStruct {
     if constexpr (requires { args().indices; }) args().indices = pointers.numbers();
   }
 
-  Args& args() { return *reinterpret_cast<Args*>(&memory_[0]); }
+  Args& args() { return args_; }
+
+  // Returns a copy that has exactly struct_size bytes, so that AddressSanitizer finds a read beyond them. The bytes
+  // after the fields are zero. If the library accepts no struct of this size, the copy only has the struct_size.
+  const Args* Passed() {
+    const size_t size = args_.struct_size;
+    const bool is_possible = size >= sizeof(size) && size <= kMaxStructSize;
+    const size_t bytes = is_possible ? size : sizeof(size);
+    passed_.reset(new char[bytes]());
+    std::memcpy(passed_.get(), &args_, std::min(bytes, sizeof(Args)));
+    return reinterpret_cast<const Args*>(passed_.get());
+  }
 
  private:
-  alignas(std::max_align_t) char memory_[kMaxStructSize + sizeof(Args)] = {};
+  Args args_ = {};
+  std::unique_ptr<char[]> passed_;
 };
 
 void Check(const Submission& submission) {
@@ -91,7 +107,7 @@ void Submit(FuzzInput& input) {
   Pointers pointers(input);
   CallersStruct<Args> callers(input, pointers);
   Submission submission;
-  const absl::Status converted = ToSubmission(&callers.args(), {.rank = 1}, &submission);
+  const absl::Status converted = ToSubmission(callers.Passed(), {.rank = 1}, &submission);
   RequireOkOrRefused(converted);
   if (converted.ok()) Check(submission);
 }
@@ -99,7 +115,7 @@ void Submit(FuzzInput& input) {
 void SubmitSparse(FuzzInput& input) {
   Pointers pointers(input);
   CallersStruct<ronda_sparse_allreduce_args> callers(input, pointers);
-  const auto submissions = ToSubmissions(&callers.args(), {.rank = 1});
+  const auto submissions = ToSubmissions(callers.Passed(), {.rank = 1});
   RequireOkOrRefused(submissions.status());
   if (!submissions.ok()) return;
   Check(submissions->indices);
@@ -115,7 +131,7 @@ void SetOptions(FuzzInput& input) {
   callers.args().process_set_count = input.Below(4) - 1;
   if (callers.args().process_set_count > 2) callers.args().process_set_count = 2;
   ClientOptions options;
-  RequireOkOrRefused(ApplyOptions(&callers.args(), &options));
+  RequireOkOrRefused(ApplyOptions(callers.Passed(), &options));
 }
 
 constexpr void (*kSubmit[])(FuzzInput&) = {

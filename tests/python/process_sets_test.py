@@ -4,6 +4,7 @@
 
 import os
 import unittest
+from unittest import mock
 
 from ronda import errors, job, process_sets
 from ronda._library import native
@@ -69,6 +70,20 @@ class ProcessSetsTest(unittest.TestCase):
         self.assertNotIn(id, native.process_set_ids())
         self.assertFalse(remove_process_set(added))
         self.assertTrue(remove_process_set(add_process_set(added)), "a set may come again")
+
+    def test_a_set_that_could_not_be_removed_stays_known(self):
+        if _size() < 2:
+            self.skipTest("needs a set that is not all ranks")
+        init_job("ronda")
+        added = add_process_set([0])
+        late = mock.Mock(side_effect=errors.DeadlineError("a rank is late"))
+        with mock.patch.object(native, "remove_process_set", late):
+            with self.assertRaises(errors.DeadlineError):
+                remove_process_set(added)
+        self.assertIsNotNone(added.process_set_id)
+        with self.assertRaisesRegex(ValueError, "has the same ranks as"):
+            add_process_set([0])
+        self.assertTrue(remove_process_set(added))
 
     def test_second_user_adds_its_sets(self):
         if _size() < 2:

@@ -118,6 +118,21 @@ static void KeepDetached(PyObject* kept, Py_ssize_t member, ronda_handle handle)
   KeepPut(&kept_by_handle, handle, owner == Py_None ? PyList_GetItem(kept, 0) : owner);
 }
 
+/* Keeps the owners of the buffers for the members' handles, and returns the list of the handles. If there is no memory,
+ * releases the handles, and returns NULL with an exception set. */
+static PyObject* KeepAllDetached(PyObject* kept, const ronda_handle* handles, size_t count) {
+  PyObject* const list = KeepReserve(&kept_by_handle, count) == 0 ? ListOfHandles(handles, count) : NULL;
+  for (size_t i = 0; i < count; ++i) {
+    if (handles[i] == 0) continue;
+    if (list != NULL) {
+      KeepDetached(kept, (Py_ssize_t)i, handles[i]);
+    } else {
+      ronda_release(handles[i]); /* waits */
+    }
+  }
+  return list;
+}
+
 static PyObject* GroupDetach(PyObject* module, PyObject* value) {
   const ronda_group group = PyLong_AsVoidPtr(value);
   if (CheckGroup("group_detach", group) != 0) return NULL;
@@ -129,16 +144,8 @@ static PyObject* GroupDetach(PyObject* module, PyObject* value) {
   Py_BEGIN_ALLOW_THREADS; /* after an error it waits for operations in flight */
   status = ronda_group_detach(group, handles);
   Py_END_ALLOW_THREADS;
-  PyObject* result = NULL;
-  if (status != RONDA_OK) {
-    result = NoneOrRaise(status);
-  } else if (KeepReserve(&kept_by_handle, count) == 0) {
-    for (size_t i = 0; i < count; ++i) {
-      if (handles[i] != 0) KeepDetached(kept, (Py_ssize_t)i, handles[i]);
-    }
-    DropOwners(group);
-    result = ListOfHandles(handles, count);
-  }
+  PyObject* const result = status == RONDA_OK ? KeepAllDetached(kept, handles, count) : NoneOrRaise(status);
+  if (status == RONDA_OK) DropOwners(group); /* the handles now keep the owners, or their operations have ended */
   free(handles);
   return result;
 }

@@ -305,15 +305,33 @@ static int DescribeTensor(const Call* call, Flight* flight, const Leaf* leaf, ro
 }
 
 /* If this rank cannot submit a tensor, it refuses the tensor; otherwise the other ranks would wait for it. */
-static void Refuse(const Call* call, const Flight* flight, const Leaf* leaf) {
+static void RefuseName(const Call* call, const char* name, const char* reason) {
   if (call->kind == kSend || call->kind == kReceive) return;
-  ronda_refuse(call->options.process_set, leaf->name, flight->error.text);
+  ronda_refuse(call->options.process_set, name, reason);
+}
+
+static void Refuse(const Call* call, const Flight* flight, const Leaf* leaf) {
+  RefuseName(call, leaf->name, flight->error.text);
 }
 
 /* Like Refuse(), for all tensors of a call. */
 static void RefuseAll(const Call* call, Flight* flight, const char* reason) {
   RecordError(&flight->error, RONDA_ERROR_INTERNAL, reason);
   for (size_t i = 0; i < flight->count; ++i) Refuse(call, flight, &flight->leaves[i]);
+}
+
+/* Like RefuseAll(), for a call without a Flight. Allocates no memory. */
+static void RefuseWithoutFlight(const Call* call, const char* reason) {
+  const char* next = call->names.data;
+  const char* const end = next + call->names.size;
+  for (int64_t i = 0; i < call->frame->results.size - 1; ++i) {
+    const char* const line_end = next == end ? NULL : memchr(next, '\n', (size_t)(end - next));
+    const size_t length = (size_t)((line_end == NULL ? end : line_end) - next);
+    char name[RONDA_MAX_NAME_LENGTH + 1] = "";
+    if (length < sizeof(name)) memcpy(name, next, length); /* a longer name is invalid on all ranks */
+    RefuseName(call, *name == '\0' ? NULL : name, reason);
+    next = line_end == NULL ? end : line_end + 1;
+  }
 }
 
 static void SubmitOrRefuse(const Call* call, Flight* flight, Leaf* leaf) {
@@ -514,7 +532,11 @@ static XlaError* RunCall(XlaFrame* frame, ronda_memory memory) {
   }
   XlaError* error = FindStream(&call);
   Flight* const flight = BeginFlight(&call);
-  if (flight == NULL) return MakeXlaError(frame->api, RONDA_ERROR_OUT_OF_MEMORY, "no memory for the call", "XLA");
+  if (flight == NULL) {
+    static const char kReason[] = "no memory for the call";
+    RefuseWithoutFlight(&call, kReason);
+    return error != NULL ? error : MakeXlaError(frame->api, RONDA_ERROR_OUT_OF_MEMORY, kReason, "XLA");
+  }
   if (error != NULL) {
     RefuseAll(&call, flight, "XLA has no stream for the call");
     free(flight);

@@ -170,14 +170,17 @@ def remove_process_set(process_set: ProcessSet) -> bool:
 
     Returns:
         True. False, without any effect, if the set is global_process_set or unknown to the job.
+
+    Raises:
+        RondaError: a rank does not remove the set in time. The set is then still known to the job.
     """
     id = process_set.process_set_id
     if id is None or id == _GLOBAL_ID:
         return False
+    native.remove_process_set(id)  # first, because the set stays if this fails
     process_set._belongs_to_job(None)
     if process_set in _known:
         _known.remove(process_set)
-    native.remove_process_set(id)
     return True
 
 

@@ -149,8 +149,9 @@ void OtherMonitor::RecordAnswer(absl::StatusOr<OtherHost> answer) {
     answer->round_trip = *std::min_element(round_trips_.begin(), round_trips_.end());
   }
   MutexLock lock(&mu_);
-  // While the other host cannot be reached, its last answer remains valid.
-  if (answer.ok() || !heard_.ok()) heard_ = std::move(answer);
+  // While the other host cannot be reached, its last answer remains valid. A refusal replaces the answer, because the
+  // user can do something about it.
+  if (answer.ok() || !heard_.ok() || absl::IsPermissionDenied(answer.status())) heard_ = std::move(answer);
 }
 
 }  // namespace ronda

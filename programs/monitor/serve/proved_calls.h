@@ -79,7 +79,8 @@ class OtherMonitor {
   OtherMonitor(const OtherMonitor&) = delete;
   OtherMonitor& operator=(const OtherMonitor&) = delete;
 
-  // Returns the last answer. Until the first answer, returns the last error, such as the other monitor's refusal.
+  // Returns the last answer. Until the first answer, returns the last error. If the last call was refused, returns
+  // PERMISSION_DENIED with the reason.
   absl::StatusOr<OtherHost> heard() const {
     MutexLock lock(&mu_);
     return heard_;

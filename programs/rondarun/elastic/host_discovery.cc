@@ -86,10 +86,10 @@ void HostDiscovery::OnEnd(absl::StatusOr<std::string> output) {
   part_ = nullptr;
   deadline_ = supervision_.clock->Now() + options_.period;
   if (!output.ok()) return Say(output.status().message());
-  if (*output == hosts_) return;
   const auto listed = ParseDiscoveredHosts(*output, options_.slots_per_host);
   if (!listed.ok()) return Say(listed.status().message());
   said_.clear();
+  if (*output == hosts_) return;
   hosts_ = *std::move(output);
   std::vector<JobMembership::Host> hosts;
   for (const HostSlots& host : *listed) hosts.push_back({.name = host.host, .slots = host.slots});

@@ -149,8 +149,7 @@ absl::StatusOr<NodeCall> AcceptNode(int listener) {
   auto* const generic = reinterpret_cast<sockaddr*>(&from);
   UniqueFd fd(accept4(listener, generic, &size, SOCK_CLOEXEC | SOCK_NONBLOCK));
   if (!fd.valid()) {
-    const bool is_short = errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM;
-    return is_short ? absl::ResourceExhaustedError(strerror(errno)) : Unavailable(errno);
+    return IsShortOfSockets(errno) ? absl::ResourceExhaustedError(strerror(errno)) : Unavailable(errno);
   }
   SetUp(fd.get());
   std::array<char, NI_MAXHOST> address = {};

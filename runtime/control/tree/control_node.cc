@@ -247,10 +247,11 @@ absl::Status ControlNode::On(RankId neighbour, const ExitFrame&, const FrameByte
 }
 
 absl::Status ControlNode::On(RankId neighbour, const HeartbeatFrame& frame, const FrameBytes&) {
+  const FlightTime now = links_.at(neighbour).last_heard;  // the time of this frame
   if (IsParent(neighbour)) {
-    events_.ReceiveFromParent(frame.events, FlightNow());
+    events_.ReceiveFromParent(frame.events, now);
   } else {
-    events_.ReceiveFromChild(frame.events, FlightNow());
+    events_.ReceiveFromChild(frame.events, now);
   }
   return absl::OkStatus();
 }
@@ -351,7 +352,7 @@ void ControlNode::Lose(RankId neighbour) {
 void ControlNode::Tick(absl::Duration now) {
   CheckSilence(now);
   last_tick_ = now;
-  SendHeartbeats();
+  SendHeartbeats(now);
 }
 
 void ControlNode::CheckSilence(absl::Duration now) {
@@ -367,8 +368,8 @@ void ControlNode::CheckSilence(absl::Duration now) {
   }
 }
 
-void ControlNode::SendHeartbeats() {
-  EventRelay::News news = events_.Take(FlightNow());
+void ControlNode::SendHeartbeats(absl::Duration now) {
+  EventRelay::News news = events_.Take(now);
   SendUp(HeartbeatFrame{.events = std::move(news.up)});
   SendDown(HeartbeatFrame{.events = std::move(news.down)});
 }

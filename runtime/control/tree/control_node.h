@@ -105,14 +105,14 @@ class EventRelay {
 // One rank in the tree of the control plane. Processes the frames of its neighbours, notices neighbours that are silent
 // or have ended, and produces frames for its neighbours, which are its parent and its children.
 //
-// A state machine without network or threads. The caller passes in frames and times; only the ages of events come from
-// a clock, FlightNow(). The caller gets bytes in pieces (PopPiece), and must deliver them to the neighbour in order.
+// A state machine without network, threads or clock. The caller passes in frames and times. The caller gets bytes in
+// pieces (PopPiece), and must deliver them to the neighbour in order.
 //
 // The job's first failure is the first one to reach rank 0. All other ranks send their failures to rank 0, and accept
 // the failure that rank 0 announces. If a rank is cut off from rank 0, this loss is the failure of the rank and of the
 // ranks below it.
 //
-// Thread-compatible. All times are on one monotonic clock.
+// Thread-compatible. All times are on the clock of the flight recorders (FlightNow), which is also MonotonicTime().
 class ControlNode {
  public:
   struct Options {
@@ -216,7 +216,7 @@ class ControlNode {
   void GiveUp(RankId neighbour, const absl::Status& failure);
   void SendToAll(const ControlFrame& frame);
   void CheckSilence(absl::Duration now);
-  void SendHeartbeats();
+  void SendHeartbeats(absl::Duration now);
 
   const Options options_;
   std::map<RankId, Link> links_;

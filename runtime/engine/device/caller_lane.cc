@@ -282,11 +282,12 @@ absl::StatusOr<std::shared_ptr<Handle>> CallerLane::Capture(Prepared prepared) {
   const std::string label = absl::StrCat(prepared.call.info.label, kCaptured);
   prepared.call.info.label = label;
   std::shared_ptr<Handle> handle = MakeHandle(label);
+  // The call counts even if the capture fails: the other ranks capture it too, and count it.
+  ++calls_;
+  Record(FlightKind::kSubmitted, prepared.call, prepared.bytes);
   absl::StatusOr<std::shared_ptr<const CapturedCall>> call =
       captured->Capture(prepared.call, *options_.transport, prepared.stream);
   if (!call.ok()) return AboutTensor(label, call.status());
-  ++calls_;
-  Record(FlightKind::kSubmitted, prepared.call, prepared.bytes);
   // No rank waits during a capture, so only the last rank to capture is sure to find a difference.
   if (const absl::Status difference = Compare(prepared.call.info.op, label); !difference.ok()) {
     options_.watch.fail_job(difference);

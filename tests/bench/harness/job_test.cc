@@ -2,11 +2,20 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "bench/harness/job.h"
+#include "bench/harness/output.h"
+#include "bench/harness/results.h"
+#include "bench/harness/temporary_folder.h"
+#include "runtime/base/files.h"
 
 namespace ronda::bench {
 namespace {
@@ -99,6 +108,26 @@ TEST(BackendFlagTest, InterleavedBackendsAreAListAndTheOthersStandAlone) {
       EXPECT_THAT(std::string(status.message()), HasSubstr(name));
     }
   }
+}
+
+// The launcher's first job has one row, and removes the launcher. So the second job cannot be started.
+TEST(RunJobTest, EarlierResultsAreWrittenIfALaterJobCannotBeStarted) {
+  const std::unique_ptr<TemporaryFolder> folder = *TemporaryFolder::Create();
+  const std::string launcher = folder->PathOf("rondarun");
+  const std::string lines = EncodeLine({.kind = OutputMessage::Kind::kRow, .text = EncodeRow({{"op", "first"}})}) +
+                            EncodeLine({.kind = OutputMessage::Kind::kDistances, .distances = {1, 2}});
+  std::ofstream(launcher) << "#!/bin/sh\nprintf '%s' '" << lines << "' > \"$" << kOutputVariable << "\"\nrm \"$0\"\n";
+  std::filesystem::permissions(launcher, std::filesystem::perms::owner_all);
+  JobRequest request = {.command = "example"};
+  request.options.ranks = {2, 3};
+  request.options.files.json = folder->PathOf("results.json");
+  EXPECT_EXIT(
+      {
+        setenv("PATH", (folder->path() + ":/usr/bin:/bin").c_str(), 1);
+        _exit(RunJob(request, [](Rank&) { return absl::OkStatus(); }));
+      },
+      ::testing::ExitedWithCode(1), "rondarun is not here");
+  EXPECT_THAT(ReadFile(request.options.files.json).value_or("no file"), HasSubstr("first"));
 }
 
 TEST(BackendFlagTest, OnlyABackendThatStandsAloneIsTheJobs) {

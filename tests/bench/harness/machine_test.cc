@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
+#include <errno.h>
 #include <gtest/gtest.h>
 #include <sched.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <string>
@@ -10,6 +12,7 @@
 #include "absl/time/time.h"
 #include "bench/harness/machine.h"
 #include "runtime/base/clock.h"
+#include "tests/testing/refuse_call.h"
 
 namespace ronda::bench {
 namespace {
@@ -64,6 +67,16 @@ TEST(CoreDistanceTest, IsPositiveUnlessThereIsOneCore) {
   const double distance = CoreDistanceNanoseconds();
   if (distance == 0) GTEST_SKIP() << "there is one core";
   EXPECT_GT(distance, 1);
+}
+
+// Two threads that the system does not bind may share a core, and then the time says nothing about cores.
+TEST(CoreDistanceTest, IsUnknownIfNoThreadCanBeBound) {
+  EXPECT_EXIT(
+      {
+        ronda::testing::RefuseCall(SYS_sched_setaffinity, EINVAL);
+        _exit(CoreDistanceNanoseconds() == 0 ? 7 : 8);
+      },
+      ::testing::ExitedWithCode(7), "");
 }
 
 // Binds a thread as rank `rank` would be bound, and returns the cores on which it can then run.

@@ -138,6 +138,10 @@ class Tensor:
         self.address, self.shape, self.dtype = address, tuple(shape), dtype
 
 
+class TooMany:
+    """An attribute that claims to be an array with more numbers than memory can hold."""
+
+
 class Xla:
     """Calls the handler for a platform as XLA does. A call's context is the number of its stream.
 
@@ -258,6 +262,8 @@ def _attribute(value: Any, kept: list[Any]) -> tuple[int, Any]:
             (ctypes.c_int64, _INT64) if isinstance(value, int) else (ctypes.c_double, _FLOAT64)
         )
         return _SCALAR, _Scalar(dtype, ctypes.addressof(_numbers(kind, [value], kept)))
+    if isinstance(value, TooMany):
+        return _ARRAY, _Array(_INT64, 1 << 58, 0)
     array = _numbers(ctypes.c_int64, value, kept)
     return _ARRAY, _Array(_INT64, len(value), ctypes.addressof(array))
 

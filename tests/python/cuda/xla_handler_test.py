@@ -6,8 +6,9 @@ from __future__ import annotations
 
 import unittest
 from concurrent.futures import Future
+from typing import Any
 
-from xla_call import COMPLEX64, Device, Kind, Tensor, Xla  # isort: skip  # before ronda
+from xla_call import COMPLEX64, Device, Kind, Tensor, TooMany, Xla  # isort: skip  # before ronda
 import ronda
 
 COUNT = 1003
@@ -178,6 +179,17 @@ class ErrorsTest(HandlerTest):
         words = "XLA's own words" if self.rank == 0 else "MismatchError: .*XLA has no stream"
         error = self.xla.call(Kind.ALLREDUCE, [own], [out], self.stream, names="no stream")
         self.assertRegex(error, words)
+
+    def test_a_rank_without_memory_tells_the_others(self) -> None:
+        own, out = self.late(), self.device.tensor(COUNT)
+        received: Any = TooMany() if self.rank == 0 else ()
+        for gives_streams, words in ((True, "no memory for the call"), (False, "XLA's own words")):
+            self.xla.gives_streams = gives_streams or self.rank != 0
+            found = words if self.rank == 0 else "MismatchError: .*no memory for the call"
+            error = self.xla.call(
+                Kind.ALLREDUCE, [own], [out], self.stream, names="no memory", received=received
+            )
+            self.assertRegex(error, found)
 
     def test_rows_that_the_program_does_not_expect(self) -> None:
         own, out = self.late(2), self.device.tensor(3)

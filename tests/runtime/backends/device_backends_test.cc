@@ -76,6 +76,12 @@ TEST(DeviceBackendsTest, ObjectionToPartsNamesTheVersionThatAcceptsThem) {
               HasSubstr("nccl (no: ranks 0 and 2 have parts of one GPU (MIG), which NCCL lets them from 2.30.7 on)"));
 }
 
+// The driver could not describe the devices, so nothing shows that two ranks share one.
+TEST(DeviceBackendsTest, RanksWithDevicesOfUnknownPlaceShareNone) {
+  EXPECT_EQ(Choose({Facts("a", ""), Facts("a", "")}), "nccl");
+  EXPECT_EQ(Choose({Facts("a", ""), Facts("a", "1b"), Facts("a", "1b")}), "staged");
+}
+
 TEST(DeviceBackendsTest, NcclHasToBeThereOnAllRanksInOneVersion) {
   EXPECT_EQ(Choose({Facts("a", "1b"), Facts("a", "1c", "")}), "staged");
   EXPECT_THAT(Rate({Facts("a", "1b"), Facts("a", "1c", "")}), HasSubstr("nccl (no: rank 1: no libnccl.so.2)"));
@@ -158,6 +164,31 @@ TEST(DeviceBackendsTest, FactsSurviveTheirWayAndLoseOnlyTheEndOfTheReason) {
   facts.why_no_nccl.resize(DecodeDeviceFacts(text)->why_no_nccl.size());
   EXPECT_EQ(*DecodeDeviceFacts(text), facts);
   EXPECT_FALSE(DecodeDeviceFacts("h").ok());
+}
+
+// NCCL_HOSTID may be any text. Only the comparison of two hosts' texts counts.
+TEST(DeviceBackendsTest, AnyTextMayIdentifyAHost) {
+  const auto after_way = [](const std::string& host) {
+    const absl::StatusOr<DeviceFacts> facts = DecodeDeviceFacts(Encode(Facts(host, "1b"), 320));
+    EXPECT_EQ(facts.status(), absl::OkStatus());
+    EXPECT_EQ(facts->pci_bus, "1b");
+    EXPECT_EQ(facts->nccl, "2.28.9");
+    return facts->host;
+  };
+  const std::string text(400, 'x');
+  EXPECT_EQ(after_way(text), after_way(text));
+  EXPECT_NE(after_way(text), after_way(text + "y"));
+  EXPECT_EQ(after_way("rack 1\thost 2"), after_way("rack 1\thost 2"));
+  EXPECT_NE(after_way("rack 1\thost 2"), after_way("rack 1\thost 3"));
+}
+
+TEST(DeviceBackendsTest, ReasonAgainstPeersMayHaveTabs) {
+  DeviceFacts facts = Facts("a", "1b", "");
+  facts.why_no_peer = "old\tdriver";
+  const absl::StatusOr<DeviceFacts> decoded = DecodeDeviceFacts(Encode(facts, 320));
+  ASSERT_TRUE(decoded.ok());
+  EXPECT_EQ(decoded->why_no_peer, "old driver");
+  EXPECT_EQ(decoded->why_no_nccl, facts.why_no_nccl);
 }
 
 }  // namespace

@@ -60,9 +60,11 @@ std::shared_ptr<DeviceSupport> SupportOf(const DeviceJobOptions& options, const 
       .windows = absl::c_linear_search(options.with_windows, rank) ? NcclWindows::kSymmetric : NcclWindows::kNone,
       .reduces_in_place = options.reduces_in_place && rank == 0,
       .lane_memory_mb = rank == 0 ? options.lane_memory_mb : 0};
-  DeviceBackends::Libraries libraries = {.cuda = [cuda, has_none]() -> absl::StatusOr<const ronda_cuda_plugin*> {
+  const auto table = std::make_shared<ronda_cuda_plugin>(*cuda->table());
+  if (options.replace != nullptr) options.replace(table.get());
+  DeviceBackends::Libraries libraries = {.cuda = [table, has_none]() -> absl::StatusOr<const ronda_cuda_plugin*> {
                                            if (has_none) return absl::NotFoundError("no libronda_cuda.so");
-                                           return cuda->table();
+                                           return table.get();
                                          },
                                          .nccl = [cuda] { return LoadFakeNccl(cuda->table()); }};
   return std::make_shared<DeviceBackends>(std::move(libraries), options.backend, "host",

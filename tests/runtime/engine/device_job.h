@@ -112,6 +112,8 @@ struct DeviceJobOptions {
   HostMap hosts;                 // the hosts, whose ranks share memory; empty if all ranks are on one host
   Runtime::Options runtime;
   FakeCuda::Options cuda;
+  // Replaces functions of the table through which the ranks use their devices; nullptr: none.
+  void (*replace)(ronda_cuda_plugin* table) = nullptr;
   std::vector<RankId> without_devices;  // these ranks do not find the libraries
   std::vector<RankId> with_windows;     // these ranks have RONDA_NCCL_WINDOWS=1
   int64_t lane_memory_mb = 0;           // RONDA_LANE_MEMORY_MB of rank 0

@@ -10,6 +10,7 @@
 #include <barrier>
 #include <cstddef>
 #include <functional>
+#include <limits>
 #include <memory>
 #include <string>
 #include <thread>
@@ -159,6 +160,32 @@ TEST(LaneCapture, ACallForWhichNoStreamWaitsMakesTheCaptureFail) {
     const Graph graph(rank, [&] { EXPECT_EQ(calls.Make(Sum(rank, tensor)).status(), absl::OkStatus()); });
     EXPECT_EQ(graph.error(), kCudaCaptureUnjoined);
     calls.MakeAndOrder(Sum(rank, tensor));
+    EXPECT_THAT(tensor.Get<float>(), Each(2)) << "the lane can be used";
+  });
+}
+
+// How many copies of this thread the device still makes. A captured call has one before and one after the collective.
+thread_local int copies_left = std::numeric_limits<int>::max();
+int (*copy_on_device)(void* dst, const void* src, size_t bytes, void* stream) = nullptr;
+
+// The graph of the failed capture has the collective, so the other ranks' graphs have it too, and its number is used.
+TEST(LaneCapture, ACallThatFailsAfterItsCollectiveKeepsItsNumber) {
+  const auto replace = [](ronda_cuda_plugin* table) {
+    copy_on_device = table->copy;
+    table->copy = [](void* dst, const void* src, size_t bytes, void* stream) {
+      return copies_left-- > 0 ? copy_on_device(dst, src, bytes, stream) : static_cast<int>(kCudaOutOfMemory);
+    };
+  };
+  RunDeviceRanks({.size = kRanks, .replace = replace}, [](DeviceRank& rank) {
+    Calls calls(rank);
+    const DeviceTensor tensor(rank, Floats(1));
+    const Graph good(rank, [&] { calls.MakeAndOrder(Sum(rank, tensor)); });
+    ASSERT_EQ(calls.lane().calls(), 1u);
+    if (rank.rank() == 0) copies_left = 1;
+    const Graph bad(rank, [&] { EXPECT_EQ(calls.Make(Sum(rank, tensor)).ok(), rank.rank() != 0); });
+    copies_left = std::numeric_limits<int>::max();
+    EXPECT_EQ(calls.lane().calls(), 2u);
+    calls.MakeAndOrder(Sum(rank, tensor));  // not captured
     EXPECT_THAT(tensor.Get<float>(), Each(2)) << "the lane can be used";
   });
 }

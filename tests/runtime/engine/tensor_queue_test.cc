@@ -286,6 +286,25 @@ TEST_F(TensorQueueTest, NamesThatAreNotUsedAnyMoreAreForgotten) {
   EXPECT_EQ(Find("step2"), nullptr);
 }
 
+// The queue is full of idle names, and a receive that has ended is the oldest of them. A match with it fails, and must
+// not make the queue forget its name while the match still uses it.
+TEST_F(TensorQueueTest, MatchWithAReceiveThatHasEndedFailsAndForgetsNoName) {
+  const auto run = [&](Submission submission) {
+    ASSERT_TRUE(queue_.Add(submission, kStart).ok());
+    queue_.HandOverFresh(kStart);
+    queue_.Complete(Find(submission.request.name), absl::OkStatus());
+  };
+  Submission receive = Named("receive");
+  run(receive);
+  receive.request.shape = {2};
+  run(receive);
+  for (size_t i = 1; i < TensorQueue::kMaxIdle; ++i) run(Named(absl::StrCat("step", i)));
+  const absl::Status status = queue_.Match({.receive = "receive", .message = "message"});
+  EXPECT_TRUE(absl::IsInternal(status)) << status;
+  ASSERT_TRUE(queue_.Add(receive, kStart).ok());
+  EXPECT_EQ(Find("receive")->version, 2u) << "a name that was forgotten begins again at 1";
+}
+
 TEST_F(TensorQueueTest, RefusalKeepsWhatIsInFlight) {
   const auto handle = queue_.Add(Named("a"), kStart);
   queue_.Refuse(absl::CancelledError("closing"));

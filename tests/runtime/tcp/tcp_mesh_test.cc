@@ -2,16 +2,22 @@
 
 #include "runtime/tcp/tcp_mesh.h"
 
+#include <errno.h>
+#include <string.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <cstdlib>
+#include <iostream>
 #include <numeric>
 #include <string>
 #include <thread>
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -19,6 +25,7 @@
 #include "runtime/net/sockets.h"
 #include "runtime/tcp/tcp_listener.h"
 #include "tests/testing/message_transports.h"
+#include "tests/testing/refuse_call.h"
 
 namespace ronda {
 namespace {
@@ -235,6 +242,24 @@ TEST(TcpMeshTest, RankThatListensNowhereIsNamedWithTheReason) {
   EXPECT_EQ(status.code(), absl::StatusCode::kDeadlineExceeded);
   EXPECT_THAT(std::string(status.message()), AllOf(HasSubstr("to rank 0 (host h0"), HasSubstr("Connection refused"),
                                                    HasSubstr("within 300ms"), HasSubstr("RONDA_NETWORK_INTERFACE")));
+}
+
+// The machine has no descriptor left for rank 0's connection. That may pass, so rank 0 waits until its timeout.
+TEST(TcpMeshTest, ConnectionThatCannotBeAcceptedIsNamedWithTheReason) {
+  const Listeners listeners = Listen(2);
+  const UniqueFd caller = Visit(*listeners[0]);
+  TcpMeshOptions options = MeshOptions(listeners, 0);
+  options.timeout = absl::Milliseconds(300);
+  for (const int error : {ENFILE, ENOBUFS, ENOMEM}) {
+    EXPECT_EXIT(
+        {
+          testing::RefuseCall(SYS_accept4, error);
+          std::cerr << ConnectTcp(*listeners[0], options, {{.ranks = {0, 1}}}).status();
+          _exit(7);
+        },
+        ::testing::ExitedWithCode(7),
+        absl::StrCat("DEADLINE_EXCEEDED.*from rank 1.*cannot accept a connection: ", strerror(error)));
+  }
 }
 
 TEST(TcpMeshTest, CallIsMadeAgainUntilTheOtherListens) {

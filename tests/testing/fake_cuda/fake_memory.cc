@@ -79,7 +79,7 @@ bool FakeMemory::Release(int device, void* memory, Use use) {
   const auto found = blocks_.find(reinterpret_cast<uintptr_t>(memory));
   if (found == blocks_.end() || found->second.device != device) return false;
   const Block& block = found->second;
-  if (device != kPinnedHost && !block.is_shared) left_[device] += block.bytes;
+  if (IsCounted(block)) left_[device] += block.bytes;
   if (use == Use::kOver) {
     Unmap(block);
   } else {
@@ -93,7 +93,7 @@ bool FakeMemory::Free(const void* memory) {
   const MutexLock lock(&mu_);
   const auto found = blocks_.find(reinterpret_cast<uintptr_t>(memory));
   if (found == blocks_.end()) return false;
-  if (found->second.device != kPinnedHost) left_[found->second.device] += found->second.bytes;
+  if (IsCounted(found->second)) left_[found->second.device] += found->second.bytes;
   freed_.insert(*found);
   blocks_.erase(found);
   return true;

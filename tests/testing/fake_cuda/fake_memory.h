@@ -49,7 +49,8 @@ class FakeMemory {
   // of kSharingUnit.
   static constexpr size_t kSharingUnit = size_t{2} << 20;
 
-  // Returns a file of `bytes` bytes on the device, or -1 if the device or the system has too little memory.
+  // Returns a file of `bytes` bytes on the device, or -1 if the device or the system has too little memory. Files do
+  // not count towards the device's memory, because only the system knows when the last process has unmapped a file.
   int CreateFile(int device, size_t bytes);
 
   // Returns the device whose memory the file is, or -1 if it is no such file. Another process may have created the
@@ -109,6 +110,8 @@ class FakeMemory {
   };
 
   static void Unmap(const Block& block);
+  // Returns whether the block takes memory from `left_`.
+  static bool IsCounted(const Block& block) { return block.device != kPinnedHost && !block.is_shared; }
   // Returns the block that contains all of these bytes, or nullptr.
   static const Block* Find(const Blocks& blocks, const void* address, size_t bytes);
   const Block* FindLocked(const void* address, size_t bytes) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);

@@ -146,6 +146,18 @@ TEST(FakeSharingTest, AStreamWaitsForAValueAndComparesCyclically) {
   AwaitIdle(stream);
 }
 
+TEST(FakeSharingTest, MappedMemoryThatIsFreedAddsNoMemoryToTheDevice) {
+  FakeCuda cuda({.memory_bytes = 4 * kUnit});
+  void* stream = nullptr;
+  ASSERT_EQ(cuda.table()->create_stream(&stream), kCudaSuccess);
+  const int file = NewFile(cuda);
+  cuda.FreeOn(stream, MapOne(cuda, file));
+  close(file);
+  AwaitIdle(stream);
+  void* memory = nullptr;
+  EXPECT_EQ(cuda.table()->allocate(RONDA_CUDA_DEVICE_MEMORY, 5 * kUnit, &memory), kCudaOutOfMemory);
+}
+
 TEST(FakeSharingTest, AWaitHoldsUpItsQueue) {
   const FakeCuda cuda({.queues = 1});
   const SharedPage page(cuda);
