@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Measures several ways to do the same thing, which take turns in the same processes."""
+"""Measures several ways to do the same thing, alternating between them in the same processes."""
 
 from __future__ import annotations
 

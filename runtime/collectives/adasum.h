@@ -48,7 +48,8 @@ class AdasumOps {
   virtual absl::Status Combine(const kernels::cuda::CombineCall& call) = 0;
 };
 
-// AdasumOps for tensors in host memory, which uses kernels/cpu. Each call is complete when it returns.
+// Implements AdasumOps for tensors in host memory with the kernels of kernels/cpu. Each call is complete when it
+// returns.
 //
 // Thread-compatible.
 class HostAdasumOps : public AdasumOps {

@@ -101,8 +101,8 @@ class FakeCuda {
   static constexpr int kMostQueues = 32;
   struct Options {
     int devices = 8;  // 0: a driver without devices
-    // The number of devices per GPU. Like MIG instances, they have the PCI bus of their GPU. If it is more than 1, each
-    // device has a UUID.
+    // The number of devices per GPU. Like MIG instances, the devices of a GPU have the same PCI bus. If `parts` is more
+    // than 1, each device has a UUID.
     int parts = 1;
     size_t memory_bytes = size_t{1} << 30;
     int driver_error = kCudaSuccess;  // of every call, as on a machine without a driver
