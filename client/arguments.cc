@@ -366,7 +366,7 @@ std::string OneLine(absl::string_view text) {
   return line;
 }
 
-// The argument structs that become a single submission each.
+// The argument structs, each of which becomes a single submission.
 #define RONDA_SUBMISSION_ARGS(ROW) \
   RONDA_TENSOR_OPERATIONS(ROW)     \
   ROW(object, OBJECT)

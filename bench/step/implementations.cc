@@ -126,8 +126,8 @@ Options OptionsOf(const Setting& setting) {
   return options;
 }
 
-// Sets those environment variables of a job with `setting` that its Options do not cover. The destructor restores the
-// environment. Thread-compatible; no other thread may access the environment meanwhile.
+// Sets the environment variables for the parts of `setting` that the job's Options do not cover. The destructor
+// restores the environment. Thread-compatible; no other thread may access the environment meanwhile.
 class SettingEnvironment {
  public:
   explicit SettingEnvironment(const Setting& setting) {

@@ -136,7 +136,7 @@ class TensorQueue {
   size_t size() const { return in_flight_count_.load(std::memory_order_relaxed); }
   bool empty() const { return size() == 0; }
 
-  // Returns whether only removals of process sets are in flight, for which a rank that shuts down need not wait.
+  // Returns whether only removals of process sets are in flight. A rank that shuts down need not wait for these.
   bool has_only_removals() const;
 
  private:

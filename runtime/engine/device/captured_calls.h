@@ -79,7 +79,7 @@ class CapturedCalls {
   // Must be called when the job has failed, before the transport is aborted.
   void HoldDevice();
 
-  // Ends the thread, which calls the functions of Options until then. No more calls may be captured.
+  // Ends the thread. Until then, the thread calls the functions of Options. No more calls may be captured.
   void Stop();
 
  private:

@@ -84,7 +84,7 @@ enum FakeCudaError : int {
   kCudaCaptureWrongThread = 908,
 };
 
-// The devices of this process, which exist as long as this object. A process can have only one such object at a time.
+// The devices of this process. They exist as long as this object. A process can have only one such object at a time.
 //
 // Misuse is an error: invalid handles, memory of another device, host memory that is not pinned, and accesses beyond an
 // allocation. So are kernels on streams of a device that is not the thread's current one, recording an event on a
@@ -92,7 +92,7 @@ enum FakeCudaError : int {
 // crashes if anything but a stream accesses device memory.
 //
 // Thread-safe. When the object is destroyed, nothing may keep its streams from completing their work. The destructor
-// waits for calls that wait for a device before they free or allocate memory.
+// waits for calls that are waiting for a device in order to free or allocate memory.
 class FakeCuda {
  public:
   enum class Frees { kReturnAtOnce, kWaitForTheDevice };
