@@ -30,7 +30,7 @@ def measure(ways: dict[str, Callable[[], Any]], turns: int, calls: int) -> Times
     slowest rank.
 
     Args:
-        ways: functions that do their work and wait for its end.
+        ways: functions that do their work and wait until it is done.
         turns: the turns per way. An additional first turn is not counted, because first calls are
             slow.
         calls: the calls per turn.

@@ -132,12 +132,13 @@ class DeviceSupport {
   // plugin.
   virtual absl::StatusOr<const ronda_cuda_plugin*> Plugin() = 0;
 
-  // Returns facts about this rank's device, from which all ranks choose a backend, in at most kLongestFacts characters.
+  // Returns facts about this rank's device, in at most kLongestFacts characters. All ranks choose a backend from these
+  // facts.
   static constexpr size_t kLongestFacts = 320;
   virtual std::string Facts(Device& device) = 0;
 
   // Connects the devices of all ranks. Every rank must make this call at the same point in the sequence of calls.
-  // `facts` has the facts of all ranks. Errors: the reason why this rank cannot be connected.
+  // `facts` contains the facts of all ranks. Errors: the reason why this rank cannot be connected.
   struct Request {
     RankId rank = 0;
     std::vector<std::string> facts;

@@ -18,7 +18,7 @@
 
 namespace ronda::testing {
 
-// A backend that can run a job whose ranks are threads of one test. `name` is that of its entry in backends.cc. A
+// A backend that can run a job whose ranks are threads of one test. `name` is the name of its entry in backends.cc. A
 // backend needs a constant here only if a test refers to it.
 struct Backend {
   absl::string_view name;
