@@ -132,8 +132,7 @@ class DeviceSupport {
   // plugin.
   virtual absl::StatusOr<const ronda_cuda_plugin*> Plugin() = 0;
 
-  // Returns facts about this rank's device, in at most kLongestFacts characters. All ranks choose a backend from these
-  // facts.
+  // Returns facts about this rank's device, from which all ranks choose a backend, in at most kLongestFacts characters.
   static constexpr size_t kLongestFacts = 320;
   virtual std::string Facts(Device& device) = 0;
 
