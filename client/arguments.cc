@@ -293,7 +293,7 @@ constexpr OpType OpNamed(absl::string_view name) {
 RONDA_TENSOR_OPERATIONS(RONDA_OP_OF)
 #undef RONDA_OP_OF
 
-// Returns the ranks that may pass memory for the result. For an operation on rows, these are the ranks that receive
+// Returns which ranks may pass memory for their result. For an operation on rows, these are the ranks that receive
 // rows.
 constexpr Side OutputSide(const OperationTraits& traits) {
   if (!traits.by_rows) return traits.output;
@@ -366,7 +366,7 @@ std::string OneLine(absl::string_view text) {
   return line;
 }
 
-// The argument structs that become a single submission each.
+// The argument structs, each of which becomes a single submission.
 #define RONDA_SUBMISSION_ARGS(ROW) \
   RONDA_TENSOR_OPERATIONS(ROW)     \
   ROW(object, OBJECT)

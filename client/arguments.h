@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Converts the arguments of C callers into submissions. The checks here cover what neither C's type system nor the
-// runtime checks: struct sizes, enum values, and the pointers that this code dereferences. Runtime::Submit() validates
-// the rest: shapes, buffers, ranks, process sets, splits. No function here reads tensor data or runtime state.
+// Converts the arguments of C callers into submissions. This code checks only what the C type system and the runtime do
+// not check: struct sizes, enum values, and the pointers that this code dereferences. Runtime::Submit() validates the
+// rest: shapes, buffers, ranks, process sets, splits. No function here reads tensor data or runtime state.
 //
 // Every error is INVALID_ARGUMENT, names the operation, the tensor and the argument, and gives advice.
 #ifndef RONDA_CLIENT_ARGUMENTS_H_

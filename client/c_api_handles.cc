@@ -45,7 +45,7 @@ ronda_status ReadResult(const char* function, ronda_handle handle, absl::Functio
   });
 }
 
-// A result that is a number, and the kind of operation that has it.
+// Describes a result that is a number, and the kind of operation that has this result.
 struct NumberOf {
   OpType op;
   Applicable applicable;

@@ -176,8 +176,8 @@ class Operation {
   // memory.
   absl::Status OrderBefore(void* stream) const;
 
-  // Blocks until OrderBefore() would not block, but at most until MonotonicTime() reaches `deadline`. Returns whether
-  // OrderBefore() would not block.
+  // Blocks until OrderBefore() can return at once, but at most until MonotonicTime() reaches `deadline`. Returns
+  // whether OrderBefore() can return at once.
   bool MayOrderBy(absl::Duration deadline) const { return ronda::MayOrderBy(*handle_, deadline); }
 
   // Records in this copy that a stream waits for the operation, so no thread needs to.

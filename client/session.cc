@@ -50,8 +50,8 @@ void NumberSequence::Settle(const InFlight& ended) {
 
 namespace {
 
-// Creates the error for operations that the caller has not named, because the runtime's text contains their internal
-// names.
+// Creates the error for operations that the caller has not named. It replaces the runtime's error, whose text contains
+// the operation's internal name.
 absl::Status TooMany(OpType op, RankId sender, RankId receiver) {
   const bool is_message = op == OpType::kSendRecv;
   return absl::AlreadyExistsError(absl::StrCat(

@@ -147,9 +147,9 @@ namespace kernels {
 // Scales elements: multiplies them by `multiplier` and divides them by `divisor`.
 //
 // Floating-point elements are multiplied by the factor multiplier / divisor, computed once in fp64 and rounded to the
-// type of the arithmetic (fp32 for 16-bit types). An integer x, which is an element or a sum in a wider type
-// (AddsWide), becomes (x * multiplier) / divisor, computed in fp64, rounded towards zero, and clamped to the type's
-// range. With multiplier 1, this is exact integer division. A scale has no effect on bool.
+// type of the arithmetic (fp32 for 16-bit types). An integer x becomes (x * multiplier) / divisor, computed in fp64,
+// rounded towards zero, and clamped to the range of the element type. Here, x is an element, or a sum in a wider type
+// (AddsWide). With multiplier 1, this is exact integer division. A scale has no effect on bool.
 struct Scale {
   double multiplier = 1.0;
   int64_t divisor = 1;  // the number of ranks for an average; > 0

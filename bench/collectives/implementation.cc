@@ -24,8 +24,8 @@ void ExitUnlessOk(ronda_status status) {
   if (status != RONDA_OK) ExitIfError(absl::InternalError(ronda_last_error()));
 }
 
-// Submits each case as a one-dimensional tensor. Holds an output that Ronda allocated until the next call, as a
-// training program would.
+// Submits each case as a one-dimensional tensor. Releases an output that Ronda has allocated only at the next call, as
+// a training program would.
 class ClientImplementation : public Implementation {
  public:
   explicit ClientImplementation(const CallPattern& pattern) : pattern_(pattern) {}

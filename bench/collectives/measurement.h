@@ -42,8 +42,8 @@ class LocalRanks {
   // Zeroes the inputs and outputs of the local ranks, so that their sums stay zero.
   void Clear();
 
-  // Runs the prepared case `times` times. Returns the seconds that the slowest local rank takes once all local ranks
-  // are ready.
+  // Waits until all local ranks are ready, and runs the prepared case `times` times. Returns the time of the slowest
+  // local rank, in seconds.
   double Run(int times);
 
   // Runs the case once more, checks every element, and returns the number of wrong elements on the local ranks.

@@ -65,8 +65,8 @@ std::string Fixed(double number, int digits);
 // digits before the decimal point.
 std::string Short(double number);
 
-// Encodes a row as one line of JSON for the process that started the ranks, which writes the files. Finite numbers are
-// encoded exactly. Infinities become NaN, because the files do not distinguish between them.
+// Encodes a row as one line of JSON for the process that started the ranks. That process writes the files. Finite
+// numbers are encoded exactly. Infinities become NaN, because the files do not distinguish between them.
 std::string EncodeRow(const ResultRow& row);
 
 // Errors: INVALID_ARGUMENT, with a text that quotes the line, if `line` is not an encoded row.

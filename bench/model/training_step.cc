@@ -155,7 +155,7 @@ class StepSimulation {
     return AllreduceTime(options_.algorithm, links_, options_.ranks, bytes) + WorkOf(bytes);
   }
 
-  // Returns the seconds that the ranks work on a bucket if the link waits for this work, or else 0.
+  // Returns the seconds for which the ranks work on a bucket, or 0 if the link does not wait for this work.
   double WorkOf(double bytes) const {
     const bool is_waited_for = options_.mover == Mover::kCpu && options_.ranks > 1;
     return is_waited_for ? bytes * CostOf(options_.wire).work_per_byte : 0;

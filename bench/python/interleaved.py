@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Measures several ways to do the same thing, which take turns in the same processes."""
+"""Measures several ways to do the same thing, alternating between them in the same processes."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def measure(ways: dict[str, Callable[[], Any]], turns: int, calls: int) -> Times
     slowest rank.
 
     Args:
-        ways: functions that do their work and wait for its end.
+        ways: functions that do their work and wait until it is done.
         turns: the turns per way. An additional first turn is not counted, because first calls are
             slow.
         calls: the calls per turn.

@@ -90,7 +90,7 @@ class PeerFlat : public GradientExchange {
 // all results. The calling thread must be a rank that has joined its job. Throws ronda::Error. Thread-compatible.
 class RondaExchange : public GradientExchange {
  public:
-  // `gradients` are those of `model`, and must outlive the exchange.
+  // `gradients` are the gradients of `model`, and must outlive the exchange.
   RondaExchange(const ModelShapes& model, const Gradients& gradients, WireFormat wire)
       : reducer_(TensorsOf(model, gradients), {.op = Op::Average, .compression = static_cast<Compression>(wire)}) {}
 
@@ -126,8 +126,8 @@ Options OptionsOf(const Setting& setting) {
   return options;
 }
 
-// Sets those environment variables of a job with `setting` that its Options do not cover. The destructor restores the
-// environment. Thread-compatible; no other thread may access the environment meanwhile.
+// Sets the environment variables for the parts of `setting` that the job's Options do not cover. The destructor
+// restores the environment. Thread-compatible; no other thread may access the environment meanwhile.
 class SettingEnvironment {
  public:
   explicit SettingEnvironment(const Setting& setting) {

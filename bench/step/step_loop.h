@@ -69,8 +69,8 @@ class Gradients {
   void FillForCheck(int rank);
 
   enum class Expected { kSum, kAverage };
-  // Returns how many elements differ from the result that `ranks` ranks obtain after FillForCheck(), beyond the
-  // precision of `wire`.
+  // Returns how many elements differ, by more than the precision of `wire`, from the result that `ranks` ranks obtain
+  // after FillForCheck().
   int64_t CountWrong(int ranks, Expected expected, WireFormat wire) const;
 
  private:

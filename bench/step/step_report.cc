@@ -46,7 +46,7 @@ bool IsPeer(const std::vector<Measured>& measured, const Measured& implementatio
   return !implementation.setting.has_value() && &implementation != &measured.front();
 }
 
-// Returns the form of a peer with the smallest step time, or nullptr if there is no peer.
+// Of all measurements of peers, returns the one with the smallest step time; nullptr if there is no peer.
 const Measured* FastestPeer(const StepCase& step_case, const std::vector<Measured>& measured) {
   const Measured* fastest = nullptr;
   double least = std::numeric_limits<double>::infinity();

@@ -98,7 +98,7 @@ class Sampler {
   // Throws Error (RONDA_ERROR_NOT_INITIALIZED).
   Batch next() { return next(ronda::rank(), ronda::size()); }
 
-  // Returns the share of rank `rank` out of `ranks` ranks.
+  // Returns the share that rank `rank` gets if there are `ranks` ranks.
   Batch next(int rank, int ranks) {
     if (ordered_epoch_ != cursor_.epoch) {
       const auto kind = options_.shuffle ? detail::EpochOrder::shuffled : detail::EpochOrder::ascending;

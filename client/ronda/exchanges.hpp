@@ -236,9 +236,9 @@ std::vector<T> gather(const std::string& name, const T* data, const Dims& shape,
   return try_gather(name, data, shape, root, call).value();
 }
 
-// Distributes the rows of rank `root`'s tensor to the ranks of the process set. `splits` has the number of rows for
-// each rank. If `splits` is empty, the rows are divided as evenly as possible, and the first ranks get one row more if
-// necessary. The other ranks must pass the same dtype and dimensions; their `data`, `splits` and first dimension are
+// Distributes the rows of rank `root`'s tensor to the ranks of the process set. `splits` contains the number of rows
+// for each rank. If `splits` is empty, the rows are divided as evenly as possible, and the first ranks get one row more
+// if necessary. The other ranks must pass the same dtype and dimensions; their `data`, `splits` and first dimension are
 // ignored.
 template <class T>
 Result<OutputHandle<T>> try_scatter_async(const std::string& name, const T* data, const Dims& shape, int root,

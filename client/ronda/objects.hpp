@@ -164,8 +164,8 @@ Result<SparseHandles<T>> submit_sparse(const ronda_sparse_allreduce_args& args, 
 }  // namespace detail
 
 // Sums or averages sparse tensors over all ranks. Each rank passes only the nonzero rows of its tensor. `values` has
-// these rows, and `indices` has the index of each row in the dense tensor. If `values` and `indices` are in GPU memory,
-// so are the results. Averages require values in host memory.
+// these rows, and `indices` contains the index of each row in the dense tensor. If `values` and `indices` are in GPU
+// memory, so are the results. Averages require values in host memory.
 template <class T>
 Result<SparseHandles<T>> try_sparse_allreduce_async(const Tensor& values, const std::int64_t* indices,
                                                     Op op = Op::Average, const CallOptions& call = {}) {

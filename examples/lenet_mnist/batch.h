@@ -22,7 +22,7 @@ struct Batch {
 // REQUIRES: 0 <= every index < data.size().
 Batch GatherBatch(const MnistImages& data, const std::vector<std::int64_t>& indices);
 
-// Returns how many images of a batch of `batch_size` each of `ranks` ranks gets.
+// Returns how many images each of `ranks` ranks gets from a batch of `batch_size` images.
 //
 // Throws std::invalid_argument if such a batch cannot be drawn from `images` images or divided equally among the ranks.
 std::size_t ShareOfBatch(std::size_t batch_size, std::size_t images, std::size_t ranks);

@@ -79,8 +79,8 @@ inline std::int64_t ShareOf(std::int64_t batch_size, std::size_t digits) {
 // Reports the steps of an epoch to a reporter, on all ranks.
 class EpochClock {
  public:
-  // `at` has the epoch, counted from 1, and the numbers of epochs and steps; `done` is the number of steps already made
-  // in this epoch.
+  // `at` contains the epoch, counted from 1, and the numbers of epochs and steps; `done` is the number of steps already
+  // made in this epoch.
   EpochClock(const lenet::Reporter::Progress& at, std::int64_t batch_size, std::size_t done = 0)
       : progress_(at), batch_size_(batch_size), before_(done) {
     progress_.step = done;

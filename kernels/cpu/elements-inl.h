@@ -160,7 +160,8 @@ HWY_INLINE hn::Vec<D> Fp32FromFp64RoundToOdd(D d, hn::Vec<hn::Rebind<double, D>>
 template <class D>
 inline constexpr bool kIsOneLane = hn::MaxLanes(D()) == 1;
 
-// Loads one vector of elements of type E from `from` (any alignment) into lanes of D's type, which is E or wider.
+// Loads one vector of elements of type E from `from`, which may be unaligned. Converts them to the lane type of D,
+// which is E or a wider type.
 template <class E, class D>
 HWY_INLINE hn::Vec<D> LoadElements(D d, const uint8_t* from) {
   using Lane = hn::TFromD<D>;

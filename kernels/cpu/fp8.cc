@@ -151,7 +151,8 @@ inline float FloatFromBits(uint32_t bits) {
   return value;
 }
 
-// Two kinds of blocks: one without overflow and NaN (EncodableBlock) takes fewer instructions to encode than AnyBlock.
+// The two kinds of blocks. A block without overflow and NaN (EncodableBlock) takes fewer instructions to encode than
+// any other block (AnyBlock).
 template <class F>
 struct EncodableBlock {
   template <class D>  // of uint16_t

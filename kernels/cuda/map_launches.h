@@ -45,9 +45,9 @@ inline MapSegment FromWire(const UnpackCall& call, int index) {
   return {WireAt(call.buffer, segment.offset + skipped), segment.output, nullptr, segment.count};
 }
 
-// Returns whether the elements are typical gradients: at most 32 bits wide, and either floating-point numbers or copied
-// unchanged. Kernels for these are compiled for both numbers of segments, kFewSegments and kMaxSegments. For other
-// elements, a second kernel would not be worth compiling and loading.
+// Returns whether the elements are typical of gradients: each has at most 32 bits, and is a floating-point number or is
+// copied unchanged. Kernels for these elements are compiled for both numbers of segments, kFewSegments and
+// kMaxSegments. For other elements, a second kernel would not be worth compiling and loading.
 template <class Function>
 constexpr bool IsOfGradients() {
   using From = typename Function::From;

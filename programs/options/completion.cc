@@ -113,8 +113,8 @@ absl::Status ReadNodeNumber(const ArgumentSources& sources, int nodes, NodeWords
   return name.view() == kSlurmNode.view() ? ReadMasterOfSlurm(sources, node) : absl::OkStatus();
 }
 
-// An MPI launcher may have started one rondarun per node. The ranks would then take themselves for processes of that
-// launcher. They would wait in MPI_Init forever, because the launcher started only one process per node.
+// An MPI launcher may have started one rondarun per node. The ranks would then mistake that launcher for their own.
+// They would wait in MPI_Init forever, because the launcher started only one process per node.
 void KeepFromMpi(CommandLineDraft* draft) {
   constexpr VariableName kSigns[] = {"OMPI_COMM_WORLD_SIZE", "PMIX_RANK", "PMI_RANK"};
   const auto is_set = [&](VariableName name) { return draft->sources->variable(name.c_str()).has_value(); };
@@ -135,7 +135,7 @@ absl::Status CheckNodeRank(const NodeWords& node, int nodes) {
                                                  "; got \"", *node.node_rank, "\""));
 }
 
-// Completes the options of a node of a job whose nodes come and go. Any node of such a job may get rank 0.
+// Completes a node's options in a job whose nodes come and go. Any node of such a job may get rank 0.
 absl::Status PlaceComingNode(CommandLineDraft* draft) {
   const NodeWords& node = draft->node;
   if (!node.master_address) {

@@ -27,11 +27,11 @@ struct ConfigEntry {
 // `name` is the file name to show in errors. Errors: INVALID_ARGUMENT, with the file name and the line.
 absl::StatusOr<std::vector<ConfigEntry>> ParseConfigFile(absl::string_view name, absl::string_view content);
 
-// Converts the entries of a configuration file to options. Keys are those of horovodrun: "params.cycle-time-ms" is
-// --cycle-time-ms, "timeline.filename" is --timeline-filename, "autotune.enabled: false" is --no-autotune. Any other
-// option can be given by its long name, as a key outside all sections. In the file, options that take no value have the
-// value true or false. If an option may be repeated, each element of a list counts as one use. For other options, the
-// elements are joined with commas.
+// Converts the entries of a configuration file to options. The keys are the same as in horovodrun:
+// "params.cycle-time-ms" is --cycle-time-ms, "timeline.filename" is --timeline-filename, "autotune.enabled: false" is
+// --no-autotune. Any other option can be given by its long name, as a key outside all sections. In the file, options
+// that take no value have the value true or false. If an option may be repeated, each element of a list counts as one
+// use. For other options, the elements are joined with commas.
 //
 // `name` is the file name to show in errors. Errors: INVALID_ARGUMENT, with the file name, the line and the key.
 absl::StatusOr<std::vector<GivenOption>> ConfigOptions(const OptionTable& table, absl::string_view name,

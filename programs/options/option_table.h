@@ -120,7 +120,7 @@ using VariableText = std::function<absl::StatusOr<std::string>(const OptionUse& 
 VariableText Mebibytes(NumberForm form);
 // Parses a number, and appends `unit`.
 VariableText NumberWithUnit(NumberForm form, absl::string_view unit);
-// Parses a duration in multiples of `unit`. If `zero` is given, the number 0 stands for the duration `zero`.
+// Parses a duration in multiples of `unit`. If `zero` is given, the option value 0 means the duration `zero`.
 VariableText DurationIn(absl::Duration unit, NumberForm form, std::optional<absl::Duration> zero = std::nullopt);
 
 // The first name of the option that names a configuration file.

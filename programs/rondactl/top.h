@@ -15,8 +15,7 @@ enum class TopTables { kMany, kOne };
 // every second, until the user presses q or Ctrl-C, or the job ends. Otherwise, prints a table every second until the
 // job ends. With kOne, prints a single table after one second.
 //
-// Blocks the signals that would end the process. REQUIRES: the process is single-threaded. Errors: those of the
-// operating system.
+// Blocks the signals that would end the process. REQUIRES: the process is single-threaded. Errors: system errors.
 absl::Status ShowTop(const std::string& job, TopTables tables);
 
 }  // namespace ronda

@@ -63,7 +63,7 @@ void JobObserver::Record(const JobSnapshot& epoch) {
   alarms_.erase(epoch.job);
 }
 
-// Adds epochs that no search for ranks has seen, because they were shorter than the time between two searches.
+// Adds the epochs that were too short for any search for ranks to find them.
 void JobObserver::TakeUnseenEpochs() {
   std::map<std::string, std::map<RankId, std::unique_ptr<RankReader>>> epochs;
   for (const std::string& words : file_->Read()) {

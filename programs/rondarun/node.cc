@@ -181,8 +181,8 @@ absl::Duration TimeoutOf(const LaunchOptions& options) {
   return ContainsName(variables, "RONDA_START_TIMEOUT") ? StartTimeoutOf(variables) : ElasticOptions().timeout;
 }
 
-// Converts the options of a job with a fixed number of nodes to those of an elastic job whose nodes connect by
-// themselves, so that the same code gathers the nodes of both.
+// Converts the options of a job with a fixed number of nodes to the options of an elastic job whose nodes connect by
+// themselves. The same code then gathers the nodes of both kinds of jobs.
 LaunchOptions AsComingNodes(const LaunchOptions& options) {
   const NodeGroup& group = *options.nodes;
   LaunchOptions coming = options;

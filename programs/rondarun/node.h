@@ -36,7 +36,7 @@ int RunNode(const LaunchOptions& options);
 // REQUIRES: options.nodes is set, and its nodes are numbered by arrival. Errors: DEADLINE_EXCEEDED if not all nodes
 // connect within --start-timeout, or ten minutes without this option. FAILED_PRECONDITION if nodes have different
 // numbers of ranks, and on the other nodes also if node 0 has given up. UNAVAILABLE if node 0 ends before it has sent
-// the numbers. Other errors are those of JoinJob.
+// the numbers. All other errors are the same as for JoinJob.
 absl::StatusOr<int> NumberThisNode(const LaunchOptions& options);
 
 }  // namespace ronda

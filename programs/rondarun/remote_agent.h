@@ -37,7 +37,7 @@ struct AgentEnd {
 
 // Supervises the ranks on this host for a rondarun on another host. That rondarun writes its orders to this process's
 // stdin (agent.h), and reads reports about the ranks from this process's stdout. When stdin ends, the ranks are killed.
-// The process must be single-threaded. Errors: those of the operating system.
+// The process must be single-threaded. Errors: system errors.
 absl::StatusOr<AgentEnd> RunAgentLoop(const AgentOptions& options);
 
 }  // namespace ronda

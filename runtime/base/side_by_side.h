@@ -18,7 +18,8 @@ namespace ronda {
 // Thread-compatible. A SideBySide may be destroyed while its calls are running.
 class SideBySide {
  public:
-  // Allocates the memory for the thread list, so a lack of memory throws here, before any call has started.
+  // Allocates the memory for the thread list. So if there is not enough memory, the constructor throws, before any call
+  // has started.
   explicit SideBySide(std::vector<std::function<void()>> calls);
 
   // Starts the calls, and waits until all of them have returned and their function objects are destroyed. If any call

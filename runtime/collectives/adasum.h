@@ -48,7 +48,8 @@ class AdasumOps {
   virtual absl::Status Combine(const kernels::cuda::CombineCall& call) = 0;
 };
 
-// AdasumOps for tensors in host memory, which uses kernels/cpu. Each call is complete when it returns.
+// Implements AdasumOps for tensors in host memory with the kernels of kernels/cpu. Each call is complete when it
+// returns.
 //
 // Thread-compatible.
 class HostAdasumOps : public AdasumOps {
@@ -129,7 +130,7 @@ class AdasumLayout {
 //
 // The result has the same bits on all ranks. For tensors in host memory, the bits are also the same with every backend,
 // and do not depend on the other tensors of the call. On devices, the dot products are added in a different order, and
-// NCCL's sums depend on addresses, so the results are only close to the host's.
+// NCCL's sums depend on addresses, so the results only approximate those of the host.
 //
 // Every rank of the job must call this function, like the communicator's operations. Ignores `call.op`. There must be
 // no ballot. `ops` must be for the same kind of memory as the communicator. Ranks outside the group do not use `ops`.

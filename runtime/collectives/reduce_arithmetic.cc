@@ -16,7 +16,7 @@ namespace {
 char* At(void* base, size_t offset) { return static_cast<char*>(base) + offset; }
 const char* At(const void* base, size_t offset) { return static_cast<const char*>(base) + offset; }
 
-// Returns whether a rank's contribution is its tensors' unchanged memory.
+// Returns whether a rank contributes the memory of its tensors unchanged.
 bool ContributesInput(const ReduceCall& call) {
   return WireDType(call.dtype, call.wire) == call.dtype && !Fp8FormatOf(call.dtype, call.wire).has_value() &&
          call.prescale.IsIdentity();

@@ -100,7 +100,8 @@ class ReduceArithmetic {
   Part NextGranules(const Run& run, Part wanted) const;
   // Converts `count` elements of a result from the wire format to the call's dtype.
   void Widen(const void* wire, size_t count, void* elements) const;
-  // Reduces `granules`, to which `sources` are the members' contributions, and delivers only the elements of `piece`.
+  // Reduces `granules`, and delivers only the elements of `piece`. `sources` are the members' contributions to
+  // `granules`.
   void DeliverGranules(const Run& run, Part granules, Part piece, Sources sources) const;
   void* OutputAt(size_t segment, size_t element) const;
 

@@ -71,7 +71,8 @@ class LogicalBuffer {
   // Returns the number of granules of all segments.
   size_t granules() const { return ends_.empty() ? 0 : ends_.back(); }
 
-  // Returns the number of elements of all segments. A segment's last granule may have fewer than granule_elements.
+  // Returns the number of elements of all segments. A segment's last granule may have fewer elements than
+  // granule_elements.
   size_t elements() const { return elements_; }
 
   absl::Span<const Segment> segments() const { return segments_; }

@@ -58,8 +58,8 @@ struct DeviceTransport {
   // Returns the first error that the backend's library has reported. nullptr: the backend has no such errors. Any
   // thread may call it.
   std::function<absl::Status()> failure;
-  // Aborts the device's work in progress, which might never finish by itself, unless the device is held (Device::Hold).
-  // All later calls fail. nullptr: the backend does not need it. Any thread may call it.
+  // Aborts the device's work in progress, which might never finish by itself. Does not abort it if the device is held
+  // (Device::Hold). All later calls fail. nullptr: the backend does not need this function. Any thread may call it.
   std::function<void()> abort;
   // How long a group's first call may take to connect the group's ranks, even if the call's own deadline is shorter.
   // After this time, the backend fails the call.
@@ -131,8 +131,8 @@ class DirectTransport {
   // Returns the first error that has been found, or OK.
   virtual absl::Status failure() const = 0;
 
-  // Aborts the device's work in progress, which might never finish by itself, unless the device is held (Device::Hold).
-  // All later calls fail.
+  // Aborts the device's work in progress, which might never finish by itself. Does not abort it if the device is held
+  // (Device::Hold). All later calls fail.
   virtual void Abort() = 0;
 };
 
@@ -152,7 +152,7 @@ class DeviceSupport {
   virtual std::string Facts(Device& device) = 0;
 
   // Connects the devices of all ranks. Every rank must make this call at the same point in the sequence of calls.
-  // `facts` has the facts of all ranks. Errors: the reason why this rank cannot be connected.
+  // `facts` contains the facts of all ranks. Errors: the reason why this rank cannot be connected.
   struct Request {
     RankId rank = 0;
     std::vector<std::string> facts;

@@ -97,7 +97,7 @@ struct ronda_cuda_plugin {
   int (*map_shared)(const int* files, int count, size_t bytes, void** memory);
   int (*unmap_shared)(void* memory, int count, size_t bytes);
   // Lets all devices address whole pages of host memory, which may be shared with other processes. Sets *on_device to
-  // the address for devices. Both functions may wait for the device.
+  // the address of the memory on the devices. Both functions may wait for the device.
   int (*register_host)(void* memory, size_t bytes, void** on_device);
   int (*unregister_host)(void* memory);
 

@@ -48,7 +48,7 @@ class CallbackThread : public std::enable_shared_from_this<CallbackThread> {
   // memory. REQUIRES: Start() has returned OK, or `callbacks` is empty.
   void Post(std::list<Callback> callbacks);
 
-  // Returns whether no callback is waiting or running.
+  // Returns true if no callback is waiting or running.
   bool idle() const;
 
   bool IsThisThread() const;

@@ -70,7 +70,8 @@ class CoordinationLoop {
   // on the next bucket.
   Progress OnSubmission(absl::Time now);
 
-  // When Step must be called next, at the latest, even if the rank submits nothing and receives no message.
+  // Returns the latest time at which Step must be called again, even if the rank submits nothing and receives no
+  // message.
   absl::Time NextDeadline() const;
 
  private:

@@ -30,8 +30,8 @@ namespace ronda {
 // Thread-compatible: used by the progress thread (progress_engine.h).
 class CoordinatorRole {
  public:
-  // `flights` has the flight recorders of all ranks, whose last events go into reports about late ranks. `log` records
-  // which rank is ready for which tensor; it is not owned, and may be nullptr.
+  // `flights` contains the flight recorders of all ranks. Reports about late ranks quote the last events in these
+  // recorders. `log` records which rank is ready for which tensor; it is not owned, and may be nullptr.
   CoordinatorRole(const Tunables& tunables, int world_size, std::shared_ptr<FlightBoard> flights, TensorLog* log);
 
   // Opens the files that the tunables request. Must be called before all other functions.

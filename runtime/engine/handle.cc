@@ -42,8 +42,8 @@ absl::Status Handle::OrderBefore(void* stream) const {
 
 absl::Status Handle::OrderBefore(WaitingStream& stream) const {
   AwaitLaunch();
-  // This call counts as learning that the operation is complete, because the program may need the result for the next
-  // tensor that it submits.
+  // After this call, the program counts as knowing that the operation is complete, because the next tensor that it
+  // submits may depend on the result.
   RecordLearned();
   if (result_.captured != nullptr) return AboutTensor(*tensor_, result_.captured->OrderBefore(stream.handle()));
   if (result_.completion == nullptr || !status_.ok()) return status_;

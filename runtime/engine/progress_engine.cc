@@ -11,11 +11,11 @@
 namespace ronda {
 namespace {
 
-// The length of the background thread's short sleep. If the program unexpectedly does not wait for a tensor
-// immediately, the tensor is delayed by at most this time.
+// The length of the background thread's short sleep. If the guess that the program waits immediately is wrong, a tensor
+// is delayed by at most this time.
 constexpr absl::Duration kShortSleep = absl::Milliseconds(1);
-// A wait is immediate if it begins at most this long after the submission. The limit is several times the delay of a
-// thread that loses its core to another thread in between.
+// A wait is immediate if it begins at most this long after the submission. The limit is several times the usual delay
+// of a thread that is preempted between the two.
 constexpr int64_t kAtOnceNs = 200'000;
 // A waiting thread yields its core to the driving thread this many times before it sleeps.
 constexpr int kYields = 64;

@@ -32,11 +32,12 @@ namespace ronda {
 // submission, the submitting thread tries to drive. If it succeeds, it does the work (Drive), or only checks whether
 // there is work (OnSubmission). If another thread drives, it rings the doorbell.
 //
-// Why the background thread stays away. Some programs wait for each tensor as soon as they have submitted it, so their
-// own threads drive. A background thread that woke for each submission, or that waited for its turn to drive, would
-// only compete with them for a core. So after a program has waited immediately a few times, its submissions no longer
-// ring the doorbell. Instead the background thread sleeps for short times. After each short sleep it looks for work,
-// because the program may not have waited this time. The short sleeps end when no step was made between two looks.
+// Why not every submission wakes the background thread. Some programs wait for each tensor as soon as they have
+// submitted it, so their own threads drive. A background thread that woke for each submission, or that waited for its
+// turn to drive, would only compete with them for a core. So after a program has waited immediately a few times, its
+// submissions no longer ring the doorbell. Instead the background thread sleeps for short times. After each short sleep
+// it looks for work, because the program may not have waited this time. The short sleeps end when no step was made
+// between two looks.
 //
 // Thread-safe. A Runtime and its handles share this object. The Runtime disconnects the engine, and the handles may
 // outlive the Runtime.

@@ -105,8 +105,8 @@ class TensorQueue {
   // Returns the entry of a tensor, or nullptr if no tensor with this name is in flight in this process set.
   const TensorEntry* Find(TensorKeyView key) const;
 
-  // Gives a message to the receive `match.receive`. From now on, the receive has the name of the message, and its
-  // handle records the sender.
+  // Gives a message to the receive `match.receive`. The receive takes the name of the message, and its handle records
+  // the sender.
   // Errors: INTERNAL if the receive is not in flight, or if a tensor with the new name is in flight.
   absl::Status Match(const ReceiveMatch& match);
 
@@ -136,7 +136,7 @@ class TensorQueue {
   size_t size() const { return in_flight_count_.load(std::memory_order_relaxed); }
   bool empty() const { return size() == 0; }
 
-  // Returns whether only removals of process sets are in flight, for which a rank that shuts down need not wait.
+  // Returns whether only removals of process sets are in flight. A rank that shuts down need not wait for these.
   bool has_only_removals() const;
 
  private:
@@ -170,7 +170,7 @@ class TensorQueue {
   // Returns the first of `submissions` whose group has tensors in flight, or nullptr.
   const Submission* GroupInFlightLocked(absl::Span<const Submission> submissions) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // Allocates memory for `more` entries in the list of the fresh entries.
+  // Allocates memory for `more` fresh entries.
   void ReserveLocked(size_t more) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Puts `submissions` in flight, in their order. A submission whose name is in flight becomes a follower. Stops with
   // an error at the first submission that is not allowed.
@@ -179,7 +179,7 @@ class TensorQueue {
   // Undoes InsertAllLocked for the submissions that have `handles`, and clears `handles`.
   void RemoveAllLocked(absl::Span<const Submission> submissions, size_t fresh_before,
                        std::vector<std::shared_ptr<Handle>>* handles) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // Puts `submission` in flight in `slot`. An error or an exception leaves at most an idle slot behind.
+  // Puts `submission` in flight in `slot`. After an error or an exception, at most an idle slot remains.
   // REQUIRES: ReserveLocked was called; `slot` has the submission's name.
   absl::Status InsertLocked(const Submission& submission, const Ready& ready, absl::Time now, Slot& slot)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
@@ -229,8 +229,8 @@ class TensorQueue {
   uint64_t step_ ABSL_GUARDED_BY(mu_) = 1;                    // a step ends when one of its names is submitted again
   std::vector<Slot*> fresh_ ABSL_GUARDED_BY(mu_);
   // The sizes of the queue, which threads may read without the lock. They are written under mu_, so a thread that knows
-  // of a submission also sees sizes that include it. If no thread makes progress when an entry is added, the adding
-  // thread ensures that one does so afterwards (progress_engine.h).
+  // of a submission also sees sizes that include it. If no thread is making progress when an entry is added, the thread
+  // that adds it ensures that some thread does so afterwards (progress_engine.h).
   std::atomic<size_t> in_flight_count_{0};
   std::atomic<size_t> follower_count_{0};  // of all slots
   std::atomic<size_t> fresh_count_{0};

@@ -22,8 +22,8 @@ struct TimelineRequest {
 };
 
 // The part of a rank's shared memory (RankWords) that contains the request. It is the only part to which another
-// process writes: rondactl, which locks the file while it writes (RankControl). In each step of its progress engine,
-// the rank compares `number` with `answered` (HasRequest).
+// process (rondactl) writes. rondactl locks the file while it writes (RankControl). In each step of its progress
+// engine, the rank compares `number` with `answered` (HasRequest).
 //
 // Memory ordering: `number` protects the request and `answered` the answer, as in RankWords. The writer stores 0 to the
 // protecting word (`number` or `answered`), then the other words, then the new number, all with release. The reader

@@ -46,8 +46,8 @@ struct RunningCollective {
 // Returns for example "rank 3 (host h, pid 42) in allreduce 'conv1/weight', 0 of 400 bytes done".
 std::string DescribeWait(const Peer& late, const RunningCollective& running);
 
-// Watches one wait for one rank in a collective. Decides when the waiting code must check again, logs one warning, and
-// returns an error if the wait must end.
+// Watches one wait inside a collective, in which this rank waits for one other rank. Decides when the waiting code must
+// check again, logs one warning, and returns an error if the wait must end.
 //
 //   WaitWatch watch(running, flights);
 //   while (!condition) {

@@ -64,8 +64,8 @@ struct RankReport {
 // One tensor that every rank of its process set has submitted, except the ranks that have joined.
 //
 // All ranks have submitted the same `request.shape`, except for the first dimension, which depends on FirstDimension.
-// For kGathered, it is 0, and `first_dims` has the first dimension of every member, in the order of the process set.
-// (For all other values, `first_dims` is empty.) For kLocal, it is 0. For kOfRoot, it is the root's.
+// For kGathered, it is 0, and `first_dims` contains the first dimension of every member, in the order of the process
+// set. (For all other values, `first_dims` is empty.) For kLocal, it is 0. For kOfRoot, it is the root's.
 //
 // If the operation adds a process set, `request.subject` is the id of the new set.
 struct Response {

@@ -31,7 +31,7 @@ namespace ronda {
 // rank of its process set has reported the tensor, or has joined. Tensors run in the order in which the ranks agree on
 // them. If submissions of a tensor contradict each other, the tensor fails on all ranks, but only after the last rank
 // has reported it. The error quotes two of the ranks. A tensor that a rank has refused fails in the same way. A receive
-// in the order of arrival gets the message that has waited longest and that no other receive has named. If a rank shuts
+// in the order of arrival gets the longest-waiting of the messages that no other receive has named. If a rank shuts
 // down, every tensor that lacks its submission fails, now and later. docs/protocol.md explains the states and the
 // rules.
 //

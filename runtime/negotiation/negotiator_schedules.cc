@@ -62,7 +62,7 @@ void Negotiator::DescribeStep(std::vector<StepTensor>& step) const {
   }
 }
 
-// Returns whether no other tensor waits. If one did, the ranks would unlock the new schedule immediately.
+// Returns true if no other tensor is waiting. If one were waiting, the ranks would unlock the new schedule immediately.
 bool Negotiator::OnlyTheseWait(const StepBuckets& buckets) const {
   if (!joins_.empty() || !groups_.empty() || !ranks_.departures().empty()) return false;
   for (const Inbox& inbox : inboxes_) {

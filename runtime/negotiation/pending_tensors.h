@@ -27,7 +27,7 @@
 namespace ronda {
 
 // A tensor that some of its ranks have submitted. As long as all of these ranks have reported it by the same id, the
-// tensor refers to this entry of the response cache, and nothing is copied.
+// tensor refers to the response with this id in the response cache, and nothing is copied.
 //
 // Invariant: `cached` is the response with the id `cached_as`, or null if `cached_as` is 0.
 struct PendingTensor {

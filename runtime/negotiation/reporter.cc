@@ -55,7 +55,7 @@ void Reporter::Drain() { report_.presence = presence_ = RankReport::Presence::kD
 void Reporter::ShutDown() { report_.presence = presence_ = RankReport::Presence::kShuttingDown; }
 
 // Drops the submissions that were not reported before a schedule began, because the schedule contains them, too. Keeps
-// this rank's identity and its shutdown.
+// this rank's identity and presence.
 void Reporter::ForgetReported() {
   report_ = {.presence = presence_, .identity = std::move(report_.identity)};
   by_id_.clear();

@@ -30,8 +30,8 @@ std::array<uint8_t, 16> InIPv6sForm(const in_addr& address) {
   return bytes;
 }
 
-// Returns this process's open descriptors, and also the one with which this function reads /proc/self/fd, which is
-// closed on return.
+// Returns this process's open descriptors. The result also contains the descriptor through which this function reads
+// /proc/self/fd, which is closed on return.
 std::vector<int> OpenDescriptors() {
   const std::unique_ptr<DIR, int (*)(DIR*)> folder(opendir("/proc/self/fd"), closedir);
   std::vector<int> descriptors;

@@ -395,9 +395,9 @@ std::optional<StoreAddress> StoreOf(const Found& found, const EnvironmentVariabl
   return is_complete ? found.launcher->store(variables, job) : std::nullopt;
 }
 
-// Returns whether torchrun's variables have the same rank, size and address as those of the launcher in `found`.
-// Frameworks, user scripts and Ronda itself copy the variables of MPI or Slurm launchers to torchrun's variables. If
-// so, only the variables of the launcher in `found` say where the ranks meet.
+// Returns whether torchrun's variables contain the same rank, size and address as the variables of the launcher in
+// `found`. Frameworks, user scripts and Ronda itself copy the variables of MPI or Slurm launchers to torchrun's
+// variables. If so, only the variables of the launcher in `found` say where the ranks meet.
 bool IsCopiedFrom(const Found& found, const EnvironmentVariables& variables) {
   const LauncherVariables& launcher = *found.launcher;
   const auto are_equal = [&](VariableName copy, VariableName original) {

@@ -13,7 +13,7 @@
 namespace ronda {
 namespace {
 
-// The largest number of reasons in an error, which must fit into one message to every rank.
+// The largest number of reasons in an error. The error must fit into one message to each rank.
 constexpr size_t kMaxNotes = 4;
 
 }  // namespace

@@ -57,9 +57,9 @@ inline void CpuRelax() {
 // While a thread polls, the ringing thread increments `rings_while_polled_`, then checks whether the poller is still
 // polling. The poller first declares that it has stopped (StopPolling), then reads `rings_while_polled_`. These steps
 // are also sequentially consistent. So either the ringing thread sees that the poller has stopped, and rings for the
-// sleepers, or the poller sees the ring. With RingUnlessPolled(), the condition itself replaces this count: the ringing
-// thread makes the condition true with a sequentially consistent store before RingUnlessPolled(), and the poller reads
-// the condition again with a sequentially consistent load after StopPolling().
+// sleepers, or the poller sees the ring. RingUnlessPolled() relies on the condition itself instead of this count.
+// Before RingUnlessPolled(), the ringing thread makes the condition true with a sequentially consistent store. After
+// StopPolling(), the poller reads the condition again with a sequentially consistent load.
 class Doorbell {
  public:
   uint32_t Rings() const { return rings_.load(std::memory_order_seq_cst); }

@@ -56,7 +56,7 @@ bool IsLeftover(const std::string& path, const ShmLink& link);
 // Removes the links in a folder that are left over from jobs of this user that were killed while their ranks attached.
 void RemoveShmLeftovers(const std::string& folder);
 
-// Removes the link at `path` if it is still `link`.
+// Removes the link at `path` if it still equals `link`.
 void RemoveShmLink(const std::string& path, const ShmLink& link);
 
 }  // namespace ronda

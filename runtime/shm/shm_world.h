@@ -70,8 +70,8 @@ class ShmWorld {
   // Returns the flight recorders of all ranks of the job, in the job's rank order.
   const std::shared_ptr<FlightBoard>& flights() const { return flights_; }
 
-  // Returns whether a waiting thread may spin before it sleeps. It must not if it could take the core of the rank for
-  // which it waits.
+  // Returns whether a waiting thread may spin before it sleeps. Returns false if the thread might occupy the core that
+  // the awaited rank needs.
   bool MaySpin() const { return may_spin_; }
 
   // Returns the job's first failure, or OK if the job has not failed.

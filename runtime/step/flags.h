@@ -35,9 +35,9 @@ constexpr std::optional<int> FlagOf(absl::string_view tensor) {
   return std::nullopt;
 }
 
-// Each member has one bit per flag. In the Flags of one rank, `submitted` has the flags that the rank has submitted,
-// and `raised` has the flags with the value 1. In the combined Flags of all ranks, `submitted` has the flags that every
-// rank has submitted, and `raised` has the flags that are 1 on some rank.
+// Each member has one bit per flag. In the Flags of one rank, `submitted` contains the flags that the rank has
+// submitted, and `raised` contains the flags with the value 1. In the combined Flags of all ranks, `submitted` contains
+// the flags that every rank has submitted, and `raised` contains the flags that are 1 on some rank.
 struct Flags {
   uint8_t submitted = 0;
   uint8_t raised = 0;

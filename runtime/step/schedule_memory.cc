@@ -29,8 +29,8 @@ void ScheduleMemory::Record(CacheId id, Entry* entry) const {
   const auto it = entry->released.find(id);
   if (it == entry->released.end()) return;
   if (it->second >= entry->first_list) {
-    // This tensor has been released again before all tensors of the schedule were released. So the next round has
-    // begun, with the current list at the earliest.
+    // This tensor has been released again before all tensors of the schedule were released. So a new round has begun,
+    // which is counted from the current list on.
     entry->first_list = list_;
     entry->missing = static_cast<size_t>(std::count_if(entry->released.begin(), entry->released.end(),
                                                        [&](const auto& tensor) { return tensor.second < list_; }));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Tests votes on calls, on every communicator. After a veto, the memory of all ranks must be unchanged.
+// Tests votes on calls with every communicator. After a veto, the memory of all ranks must be unchanged.
 #include <gtest/gtest.h>
 
 #include <atomic>

@@ -12,8 +12,8 @@
 namespace ronda::testing {
 
 // Compares reductions with the kernels' results, bit for bit: reductions of zero to many elements, in several wire
-// formats, with results for all or only some members. `hosts` has the hosts that are reduced first when all members
-// receive the whole result. It is empty if the reduction has one level.
+// formats, with results for all or only some members. If all members receive the whole result, the ranks of each host
+// in `hosts` are reduced first. `hosts` is empty if the reduction has one level.
 void CheckReductions(uint64_t seed, const HostMap& hosts, Communicator& communicator);
 
 // Runs operations in random order, until the first failure.

@@ -12,10 +12,10 @@
 namespace ronda::testing {
 namespace {
 
-// The precision of a wire format, from which all tolerances are computed: the relative error of one rounding, the
-// absolute error of rounding a subnormal number, and the error of one operation in the format's accumulator. For the
-// 8-bit formats, `smallest` is for a block whose largest magnitude is 1. The block's scale maps this magnitude to at
-// least half of the format's range.
+// The precision of a wire format: the relative error of one rounding, the absolute error of rounding a subnormal
+// number, and the error of one operation in the format's accumulator. All tolerances are computed from these numbers.
+// For the 8-bit formats, `smallest` is for a block whose largest magnitude is 1. The block's scale maps this magnitude
+// to at least half of the format's range.
 struct Precision {
   double rounding;
   double smallest;

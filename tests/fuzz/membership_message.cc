@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Tests the messages between the members of an elastic job and the launcher. Each message must be refused, or be the
-// same after it has been encoded and decoded again.
+// Tests the messages between the members of an elastic job and the launcher. Each message must either be refused, or
+// stay the same when it is encoded and decoded again.
 #include "runtime/elastic/membership_message.h"
 
 #include "absl/strings/string_view.h"

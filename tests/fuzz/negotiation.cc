@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Tests the negotiation with a mixture of reports that a correct rank could send and reports that it could not.
+// Tests the negotiation with a mixture of reports that a correct rank could send and reports that no correct rank
+// sends.
 #include <optional>
 #include <set>
 #include <string>

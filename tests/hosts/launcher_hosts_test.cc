@@ -19,7 +19,7 @@ using ::testing::StartsWith;
 
 // -- Without a connection back --
 
-// The job uses the interface "lo", which exists on the other hosts, too, but cannot reach this one from there.
+// The job uses the interface "lo". The other hosts also have this interface, but cannot reach this host through it.
 TEST_F(LauncherHostsTest, InterfaceThatLeadsElsewhereIsNoWaitForEver) {
   LauncherRun run(
       Joined({"-np", "2", "-H", absl::StrCat(hosts_->NameOf(0), ":1,", hosts_->NameOf(1), ":1"), "--launcher", "mpirun",

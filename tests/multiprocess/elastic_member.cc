@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// A member of a job of `rondarun --min-np`. It exchanges the messages of membership_message.h with its launcher, and
-// trains a sum. Tests control it through signals and files.
+// A member of a job that `rondarun --min-np` runs. It exchanges the messages of membership_message.h with its launcher,
+// and trains a sum. Tests control it through signals and files.
 //
 //   elastic_member FOLDER [EVENT=VALUE]...
 //

@@ -45,7 +45,7 @@ using testing::RunRankProgram;
 
 constexpr char kFailureLine[] = "FIRST FAILURE: ";
 constexpr milliseconds kNever{1000 * 1000};
-// A deadline that no step exceeds without a failure, even if a rank must wait for a core on a busy machine.
+// A deadline that a step exceeds only after a failure, even if a rank must wait for a core on a busy machine.
 constexpr milliseconds kDeadline{2000};
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)

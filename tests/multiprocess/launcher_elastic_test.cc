@@ -303,7 +303,7 @@ TEST_P(LauncherElasticTest, AFailureInTheLastEpochIsTheJobs) {
       Joined(Options({"-np", "2", "--min-np", "1"}),
              {"sh", "-c", absl::StrCat(AwaitAllRanks(2), "[ $RONDA_RANK = 0 ] || { echo bad luck >&2; exit 9; }")}));
   const int code = run.Finish();
-  // Either member may end first. If it is member 1, the launcher replaces it, and later the replacement, too.
+  // Either member may end first. If member 1 ends first, the launcher replaces it, and later replaces the replacement.
   EXPECT_EQ(code, 9);
   EXPECT_THAT(run.err(), HasSubstr(") exited with code 9; last error: \"bad luck\""));
 }

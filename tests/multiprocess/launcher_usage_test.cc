@@ -231,7 +231,7 @@ TEST(LauncherUsageTest, BoundRanksRunOnCoresOfTheirOwn) {
   EXPECT_EQ(free.Finish(), 0);
   const int all = NumberAfter(free.out(), "cpus=");
   EXPECT_GE(NumberAfter(bound.out(), "cpus="), 1);
-  // One or two CPUs may be the threads of a single core, so that a rank bound to this core can use all CPUs.
+  // One or two CPUs may be the hardware threads of a single core, so that a rank bound to this core can use all CPUs.
   if (all > 2) {
     EXPECT_LT(NumberAfter(bound.out(), "cpus="), all);
   }

@@ -46,8 +46,8 @@ class SavesCheckpoints {
   }
 
  private:
-  // The number of elements in the state, which is so large that it does not fit into a file buffer and takes several
-  // writes.
+  // The number of elements in the state. The state is so large that it does not fit into a file buffer and takes
+  // several writes.
   static constexpr std::size_t kElements = 3000;
 
   // Resumes from the newest checkpoint, and returns its step. If that fails, tries once more.

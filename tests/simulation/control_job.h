@@ -111,7 +111,7 @@ class ControlJob {
   std::optional<ControlFault::Kind> TakeOrder(RankId rank);
   enum class Phase { kStart, kWork };
   void RecordFailure(RankId rank, Phase phase, const absl::Status& failure);
-  // Records that the rank has departed. `failure` is that of its control plane after the departure.
+  // Records that the rank has departed. `failure` is the failure that its control plane reports after the departure.
   void RecordDeparture(RankId rank, const absl::Status& failure);
 
  private:

@@ -53,7 +53,7 @@ class Hosts {
   // Checks the guarantees for agents. Returns whether any agent is alive.
   bool Check();
   bool HasAgent(const std::string& host) const;
-  // Returns whether a fault of the host allows the launcher to lose it now.
+  // Returns whether the launcher is allowed to lose the host now, because the host has a fault or had one recently.
   bool MayBeLost(const std::string& host) const;
   uint64_t agents() const { return agents_started_; }
   uint64_t broken() const { return broken_; }

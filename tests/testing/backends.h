@@ -18,8 +18,8 @@
 
 namespace ronda::testing {
 
-// A backend that can run a job whose ranks are threads of one test. `name` is that of its entry in backends.cc. Only
-// backends that a test refers to need a constant here.
+// A backend that can run a job whose ranks are threads of one test. `name` is the name of its entry in backends.cc. A
+// backend needs a constant here only if a test refers to it.
 struct Backend {
   absl::string_view name;
 

@@ -166,8 +166,8 @@ def scatter_async(
     """Distributes the rows of root's array among the ranks.
 
     Args:
-        array: the array of `root`. The other ranks pass an array of the same type and dimensions;
-            Ronda ignores its content and its first dimension.
+        array: the array of `root`. The other ranks pass an array with the same type and dimensions.
+            Ronda ignores the content and the first dimension of that array.
         splits: on `root`, the number of rows for each member. None divides the rows as
             reducescatter_async() does.
         out: must not overlap `array`.

@@ -133,7 +133,7 @@ def _leave(reason: str) -> None:
 
 
 def is_initialized(user: str = "ronda") -> bool:
-    """Returns whether `user` has joined the job, and not yet left it."""
+    """Returns whether `user` has joined the job and has not left it yet."""
     return user in _users and bool(native.is_initialized())
 
 

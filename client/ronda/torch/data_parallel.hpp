@@ -50,9 +50,9 @@ struct DistributedDataParallelOptions {
   DistributedOptimizerOptions reduction = {};
 };
 
-// Wraps a module, and gives every rank the same initial parameters. When backward() returns, the gradients have been
-// averaged over the ranks; they are reduced while backward still computes other gradients. The program uses its own
-// optimizer.
+// Wraps a module, and gives every rank the same initial parameters. Gradients are reduced while backward() still
+// computes other gradients. When backward() returns, all gradients have been averaged over the ranks. The program uses
+// its own optimizer.
 //
 //   ronda::torch::DistributedDataParallel model(net);            // net: a holder or a shared_ptr
 //   torch::optim::Adam adam(net->parameters(), 1e-3);

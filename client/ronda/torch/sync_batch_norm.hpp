@@ -129,9 +129,9 @@ class NormalizeOverRanks : public ::torch::autograd::Function<NormalizeOverRanks
 
 // libtorch's BatchNorm for any number of dimensions, with the mean and variance over the batches of all ranks. The
 // ranks together compute what a single process would compute for the combined batch. The parameters, buffers and
-// options are those of BatchNorm, so each class can read files written by the other. Every rank of the process set must
-// call forward() the same number of times. Batches may differ in size between ranks, and may be empty. In evaluation
-// mode, the module computes the same as BatchNorm.
+// options are the same as in BatchNorm, so each class can read files written by the other. Every rank of the process
+// set must call forward() the same number of times. Batches may differ in size between ranks, and may be empty. In
+// evaluation mode, the module computes the same as BatchNorm.
 class SyncBatchNormImpl : public ::torch::nn::NormImplBase<2, SyncBatchNormImpl, ::torch::nn::BatchNormOptions> {
  public:
   explicit SyncBatchNormImpl(const ::torch::nn::BatchNormOptions& options, const ProcessSet& process_set = {})

@@ -16,7 +16,7 @@ namespace ronda {
 inline namespace abi1 {
 namespace training {
 
-// The defaults are those of PyTorch's GradScaler and of Apex.
+// The defaults are the same as in PyTorch's GradScaler and in Apex.
 struct LossScalerOptions {
   double initial = 65536;
   double growth = 2;           // the factor after `growth_interval` good steps in a row; at least 1

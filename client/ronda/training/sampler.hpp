@@ -59,7 +59,7 @@ class DistributedSampler {
   explicit DistributedSampler(std::int64_t size, const DistributedSamplerOptions& options = {})
       : DistributedSampler(size, ronda::rank(), ronda::size(), options) {}
 
-  // Creates the sampler of rank `rank` out of `ranks` ranks.
+  // Creates the sampler of rank `rank` in a job of `ranks` ranks.
   DistributedSampler(std::int64_t size, int rank, int ranks, const DistributedSamplerOptions& options = {})
       : options_(options), rank_(rank), ranks_(ranks) {
     if (size < 0) throw invalid("there cannot be " + std::to_string(size) + " samples");

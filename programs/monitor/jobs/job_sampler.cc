@@ -278,8 +278,8 @@ JobSnapshot JobSampler::Snapshot() const {
   }
   snapshot.network = FindSlowNetwork(snapshot.ranks, links_);
   snapshot.last_step = FindLastStep(snapshot.ranks, [this](size_t index) { return ranks_[index].reader->Events(); });
-  // A slow network makes ranks late. So a rank is not reported as a straggler if its lateness has no other known
-  // reason.
+  // A slow network makes ranks late. So a late rank is not reported as a straggler unless its lateness has another
+  // known reason.
   if (snapshot.network.has_value() && snapshot.straggler.why == Holdup::kNotSubmitted) snapshot.straggler = {};
   return snapshot;
 }

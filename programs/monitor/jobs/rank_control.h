@@ -27,7 +27,7 @@ namespace ronda {
 class RankControl {
  public:
   // Errors: UNAVAILABLE if another process is currently sending a request to this rank. NOT_FOUND if the rank has
-  // ended. All other errors are those of the operating system.
+  // ended. All other errors are system errors.
   static absl::StatusOr<std::unique_ptr<RankControl>> Open(const RankReader& rank);
 
   // Errors: those of ronda::Ask.

@@ -58,7 +58,7 @@ absl::StatusOr<std::string> ReadTokenFile(const std::string& path);
 absl::StatusOr<std::string> UserFolder(const EnvironmentReader& environment);
 
 // Returns the path of the token file in `folder`. If the file does not exist, creates it with a new token. Later
-// monitors of the same user use the same token. Errors: those of the operating system.
+// monitors of the same user use the same token. Errors: system errors.
 absl::StatusOr<std::string> EnsureTokenFile(const std::string& folder);
 
 }  // namespace ronda

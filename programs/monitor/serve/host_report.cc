@@ -135,7 +135,7 @@ absl::StatusOr<FlightEvent> EventOf(const v1::SampledRank::Event& message, const
 
 absl::StatusOr<RankSample> SampleOf(const v1::SampledRank& message, const Clock& clock) {
   RankSample sample = {.buckets = message.buckets(), .first_kept = message.first_kept(), .current = message.current()};
-  // A monitor of another version may send more or fewer counts; those that both versions have come first.
+  // A monitor of another version may send more or fewer counts. The counts known to both versions precede all others.
   CountArray counts = {};
   for (int i = 0; i < std::min(message.counts_size(), static_cast<int>(kCounts)); ++i) {
     counts[static_cast<size_t>(i)] = message.counts(i);

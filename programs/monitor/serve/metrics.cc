@@ -113,7 +113,7 @@ Values Collectives(const RankSnapshot& rank, absl::Time) {
   return values;
 }
 
-// Returns values only for phases in which the rank's device has spent time, and so none for a rank without a device.
+// Returns values only for phases in which the rank's device has spent time. A rank without a device has no values.
 Values DeviceSeconds(const RankSnapshot& rank, absl::Time) {
   Values values;
   for (size_t i = 0; i < rank.sample.device_nanoseconds.size(); ++i) {

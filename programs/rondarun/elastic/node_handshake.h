@@ -66,9 +66,9 @@ class NodeCallee {
 
   std::string challenge() const;
 
-  // Checks a node's hello, from which the caller has already removed the length. Errors: PERMISSION_DENIED if the node
-  // has not proved that it knows the secret. INVALID_ARGUMENT if the node knows the secret, but runs another version of
-  // Ronda or sends invalid values. The leader may send the text of the error to the node.
+  // Checks a node's hello. The caller has already removed the length. Errors: PERMISSION_DENIED if the node has not
+  // proved that it knows the secret. INVALID_ARGUMENT if the node knows the secret, but runs another version of Ronda
+  // or sends invalid values. The leader may send the text of the error to the node.
   absl::StatusOr<NodeHello> Check(absl::string_view hello);
 
   // Returns a welcome, preceded by its length. The welcome contains a proof only if the hello contained a valid one.
@@ -92,8 +92,8 @@ class NodeCaller {
   // Errors: INVALID_ARGUMENT if `challenge` does not have the form of a leader's challenge.
   absl::StatusOr<std::string> Answer(absl::string_view challenge, const NodeHello& hello);
 
-  // Checks a leader's welcome, from which the caller has already removed the length. Errors: PERMISSION_DENIED if the
-  // node or the leader has not proved that it knows the secret.
+  // Checks a leader's welcome. The caller has already removed the length. Errors: PERMISSION_DENIED if the node or the
+  // leader has not proved that it knows the secret.
   absl::StatusOr<NodeWelcome> Check(absl::string_view welcome) const;
 
  private:

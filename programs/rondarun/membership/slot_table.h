@@ -60,8 +60,8 @@ class SlotTable {
 
   explicit SlotTable(const Cooldowns& cooldowns) : cooldowns_(cooldowns) {}
 
-  // Sets the list of all hosts, which contains each host once. A host that was not in the previous list starts without
-  // failures or a cooldown, although its slots may still be cooling down.
+  // Sets the list of all hosts. The list contains each host once. A host that was not in the previous list starts
+  // without failures or a cooldown, although its slots may still be cooling down.
   void List(const std::vector<Host>& hosts);
   bool IsListed(const SlotId& id) const { return id.slot < hosts_[id.host].listed; }
 

@@ -78,7 +78,7 @@ class StandardOutput {
 // Thread-compatible.
 class OutputFiles {
  public:
-  // Creates the directories and files. Errors: those of the operating system, with the path.
+  // Creates the directories and files. Errors: system errors, with the path.
   static absl::StatusOr<OutputFiles> Create(const std::string& directory, const std::vector<RankId>& ranks);
 
   // Creates the files of one more rank, if this object has files. Errors: those of Create.
@@ -87,7 +87,7 @@ class OutputFiles {
   // Creates an object without files, whose Write does nothing.
   OutputFiles() = default;
 
-  // Errors: those of the operating system, with the path. After an error, the file receives no more bytes, and causes
+  // Errors: system errors, with the path. After an error, the file receives no more bytes, and causes
   // no more errors.
   absl::Status Write(RankId rank, Stream stream, absl::string_view bytes);
 

@@ -99,8 +99,8 @@ struct LaunchPlan {
 // Errors: INVALID_ARGUMENT if the hosts have too few slots, or if nodes run on several hosts without a secret.
 absl::StatusOr<LaunchPlan> MakeLaunchPlan(const PlanRequest& request);
 
-// Returns OK if this host can bind `local_size` ranks. Errors: INVALID_ARGUMENT if each rank must have its own core,
-// and this host has too few.
+// Returns OK if this host can bind `local_size` ranks to cores as `binding` requires. Errors: INVALID_ARGUMENT if each
+// rank must have its own core, and this host has too few.
 absl::Status CheckBinding(const HostCores& cores, LaunchOptions::Binding binding, int local_size);
 
 // Returns the operating system's numbers of the hardware threads that a rank may use. An empty result means all

@@ -167,7 +167,7 @@ std::vector<std::string> MpiNotes(const std::vector<const ProbedHost*>& hosts) {
       absl::StrCat("no host has the plugin for its MPI: ", kWithout, "; ", Reasons(hosts, fact::kNoMpiPlugin).front())};
 }
 
-// Returns what the user should know although it does not prevent a job.
+// Returns notes about facts that the user should know, but that do not prevent a job.
 std::vector<std::string> NotesOn(const std::vector<const ProbedHost*>& hosts) {
   std::vector<std::string> notes;
   for (const ProbedHost* host : hosts) {

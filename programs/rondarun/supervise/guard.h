@@ -33,7 +33,7 @@ namespace ronda {
 // Thread-compatible. The process that starts the guard must be single-threaded.
 class Guard {
  public:
-  // Errors: those of the operating system.
+  // Errors: system errors.
   static absl::StatusOr<std::unique_ptr<Guard>> Start(const std::string& job_id);
 
   // The destructor ends the guard, and waits until it has ended. Before it ends, the guard kills the groups that were

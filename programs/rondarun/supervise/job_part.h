@@ -44,7 +44,7 @@ class JobListener {
   // The job cannot continue, and no rank is the cause. `what` says what happened; the launcher exits with `exit_code`.
   virtual void OnJobFailure(absl::string_view what, int exit_code) = 0;
 
-  // `rank` reads from the terminal, or may do so. If it does, the unfinished line that it has printed may be a
+  // `rank` is reading from the terminal, or might be. If it is, the unfinished line that it has printed may be a
   // question.
   virtual void OnInputAwaited(RankId) {}
 

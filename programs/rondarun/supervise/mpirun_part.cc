@@ -108,8 +108,8 @@ void SetWaitStatus(int status, RankEnd* end) {
 constexpr absl::string_view kName = "mpirun";
 
 // Returns whether a line says nothing that the user needs to know. Open MPI moves each ssh process into a process group
-// of its own, both in the child and in the parent. On a busy machine the child is first, and the parent prints a
-// warning that it may not do this again.
+// of its own, both in the child and in the parent. On a busy machine the child may be first. The parent's own attempt
+// then fails, and the parent prints a warning.
 bool IsHarmless(absl::string_view line) {
   return absl::StrContains(line, "plm:rsh: Warning: setpgid(") &&
          absl::StrContains(line, "failed in parent with errno=Permission denied");

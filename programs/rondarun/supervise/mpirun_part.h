@@ -85,8 +85,8 @@ class StartMarkReader {
   enum class State { kFirstLine, kRest } state_ = State::kFirstLine;
 };
 
-// Finds out which rank failed, and how, from mpirun's own lines. Understands the lines of Open MPI 4 and Hydra (MPICH),
-// which report only the first failure.
+// Finds out which rank failed, and how, from the lines that mpirun itself prints. Understands the lines of Open MPI 4
+// and Hydra (MPICH), which report only the first failure.
 //
 // Thread-compatible.
 class MpirunReport {

@@ -64,7 +64,7 @@ class Supervisor final : private JobListener {
     const Clock* clock = nullptr;
   };
 
-  // Errors: those of the operating system, if the guard cannot be started.
+  // Errors: system errors, if the guard cannot be started.
   static absl::StatusOr<std::unique_ptr<Supervisor>> Create(Options options, const Surroundings& surroundings);
 
   // Removes the shared memory that the job has left behind.

@@ -23,8 +23,8 @@
 
 namespace ronda {
 
-// The operations of a two-level collective that differ between host and device memory: provides memory for data in
-// transit, copies data, and orders the work of the two levels.
+// The operations of a two-level collective that differ between host and device memory. They provide memory for data in
+// transit, copy data, and order the work of the two levels.
 //
 // When a call to a host communicator returns, its work is complete. A call to a device communicator has only enqueued
 // its work on its level's stream. So the work of the two streams must be ordered:

@@ -32,7 +32,7 @@ class AcrossWorker {
   using Work = std::function<absl::Status(size_t slot)>;
   explicit AcrossWorker(Work work);
 
-  // Waits until the current slot is done, at the latest until the job fails, and drops all later slots.
+  // Drops all later slots, and waits until the current slot is done. A failure of the job also ends the current slot.
   ~AcrossWorker();
   AcrossWorker(const AcrossWorker&) = delete;
   AcrossWorker& operator=(const AcrossWorker&) = delete;

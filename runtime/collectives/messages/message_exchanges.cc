@@ -163,7 +163,7 @@ absl::Status MessageExchanges::BroadcastDownTree(const BroadcastCall& call, cons
   const int size = members.size();
   // The root is at position 0 in the tree. Clearing the lowest set bit of a position yields the parent's position.
   const int position = (members.self() - call.root + size) % size;
-  // So the number of other set bits is the number of members between this member and the root.
+  // So each of the position's other set bits stands for one member between this member and the root.
   const int between = std::max(0, std::popcount(static_cast<unsigned>(position)) - 1);
   const RunningCollective running = link_.Running(call.info, call.bytes, between);
   const auto rank_at = [&](int at) { return members[(at + call.root) % size]; };

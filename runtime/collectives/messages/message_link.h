@@ -58,12 +58,12 @@ class CoreYields {
 
 // Sends and receives one rank's messages, and waits for them.
 //
-// A wait waits for the transfers one after the other, while all of them make progress, so it always knows which rank it
-// is waiting for. It first polls for a while, and then sleeps between polls, each time for a small fraction of the time
-// waited so far. The sleeps are short because a sleeping rank moves no messages, and some kinds of messages do not wake
-// it. If the ranks outnumber the cores, the late rank may need this rank's core, so the wait yields the core between
-// polls. Messages over TCP wake a sleeping rank; with them, a wait that yields starts sleeping when its yields take too
-// long (CoreYields), or after 2 ms.
+// During a wait, all transfers make progress. The wait checks them for completion one after the other, so it always
+// knows which rank it is waiting for. It first polls for a while, and then sleeps between polls, each time for a small
+// fraction of the time waited so far. The sleeps are short because a sleeping rank moves no messages, and some kinds of
+// messages do not wake it. If the ranks outnumber the cores, the late rank may need this rank's core, so the wait
+// yields the core between polls. Messages over TCP wake a sleeping rank; with them, a wait that yields starts sleeping
+// when its yields take too long (CoreYields), or after 2 ms.
 //
 // Thread-compatible.
 class MessageLink {

@@ -17,7 +17,7 @@ namespace ronda {
 using PackSegments = std::vector<kernels::cuda::PackSegment>;
 using UnpackSegments = std::vector<kernels::cuda::UnpackSegment>;
 
-// Returns whether no segment has elements.
+// Returns whether all segments are empty.
 bool IsEmpty(const ReduceCall& call);
 
 inline bool DeliversAll(const ReduceCall& call) { return call.delivery == ReduceCall::Delivery::kAll; }

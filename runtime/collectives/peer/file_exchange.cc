@@ -104,8 +104,8 @@ class Envelope {
   msghdr header_ = {};
 };
 
-// Sends and receives the files of one exchange, alternately, because a rank whose socket is full accepts no more
-// datagrams until it receives some.
+// Alternates between sending and receiving the files of one exchange, because a rank whose socket is full accepts no
+// more datagrams until it receives some.
 class Turns {
  public:
   Turns(int socket, absl::Span<const UniqueFd> files, absl::Span<const FileExchange::Address> addresses,

@@ -17,7 +17,7 @@
 
 namespace ronda {
 
-// Exchanges open files between the ranks of one host, which are processes or threads of one process.
+// Exchanges open files between the ranks of one host. The ranks are processes, or threads of one process.
 //
 // Each rank has a datagram socket with an abstract name (unix(7)), to which the others send their files as ancillary
 // data (SCM_RIGHTS). This is the only way to send CUDA's files: opening them through /proc/PID/fd would open the

@@ -24,9 +24,9 @@
 
 namespace ronda {
 
-// Executes collectives of tensors in GPU memory between ranks of one host whose devices map each other's memory. The
-// ranks may share a GPU, as processes or as threads of one process, or have GPUs that can access each other's memory.
-// The tensors do not pass through the host.
+// Executes collectives of tensors in GPU memory between ranks of one host whose devices map each other's memory. Each
+// rank may have its own GPU, if these GPUs can access each other's memory. Ranks may also share a GPU, as processes or
+// as threads of one process. The tensors do not pass through the host.
 //
 // A call returns when its work is enqueued on the stream, as communicator.h describes for devices. But the first call
 // of a group connects its members, and waits for them. If ranks are threads of one process and share a device, a call

@@ -199,7 +199,7 @@ uint64_t ShmReduce::PositionOf(uint64_t k, size_t granule) const { return chunks
 void ShmReduce::FinishChunk(uint64_t k) {
   sync_.Publish(ShmStage::kDone, chunks_.End(k));
   const size_t elements = ChunkOf(k).count * reduction_.layout().granule_elements;
-  // A segment's last granule may extend beyond its end, so this could be too large.
+  // The last granule of a segment may extend beyond the segment's end, so the sum could exceed bytes_total.
   running_.bytes_done =
       std::min(running_.bytes_total, running_.bytes_done + elements * SizeOf(reduction_.call().dtype));
 }

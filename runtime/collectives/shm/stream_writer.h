@@ -50,8 +50,9 @@ class StoreTrials {
   // Returns whether `lap` is part of the trial that begins at lap `trial` (0: no trial is planned).
   static bool IsIn(uint64_t trial, uint64_t lap) { return trial != 0 && lap >= trial && lap - trial < kLaps; }
 
-  // Must be called when `lap` has ended, in ascending order. `cost` is that of the lap's fastest chunk, in nanoseconds
-  // per byte. (Slower chunks are ignored, because their threads may have been interrupted.) `now` is MonotonicTime().
+  // Must be called when `lap` has ended, in ascending order. `cost` is the cost of the lap's fastest chunk, in
+  // nanoseconds per byte. (Slower chunks are ignored, because their threads may have been interrupted.) `now` is
+  // MonotonicTime().
   void FinishLap(uint64_t lap, double cost, absl::Duration now);
 
   // Returns the first lap of the last or the next trial, which is decided 3 laps ahead. Ranks are less than a lap

@@ -55,7 +55,8 @@ size_t RoundsFor(absl::Span<const size_t> bytes, size_t share) {
   return (most + share - 1) / share;
 }
 
-// Returns how many of `bytes` bytes `round` transfers, if each round transfers at most `share` bytes.
+// Returns the number of bytes that `round` transfers, if `bytes` bytes are transferred in rounds of at most `share`
+// bytes.
 size_t ShareOf(size_t bytes, size_t round, size_t share) {
   const size_t begin = round * share;
   return bytes > begin ? std::min(bytes - begin, share) : 0;

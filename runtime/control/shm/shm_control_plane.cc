@@ -29,8 +29,9 @@ absl::Status Damaged(absl::string_view what, uint64_t value) {
 
 constexpr int kSpinsPerLookAtClock = 16;
 
-// How long a rank polls. In a collective, it spins for another rank for the same time. If the ranks outnumber the
-// cores, it yields its core kYields times instead, because the rank that must answer may need it.
+// How long a rank polls. In a collective over shared memory, a rank that waits for another rank spins equally long. If
+// the ranks outnumber the cores, the rank yields its core kYields times instead, because the rank that must answer may
+// need the core.
 constexpr absl::Duration kPoll = absl::Microseconds(50);
 constexpr int kYields = 16;
 

@@ -131,7 +131,7 @@ class ShmControlPlane : public ControlPlane {
   // Rings the coordinator's doorbell, unless its polling thread has fetched the message in time.
   void RingAfterAll();
   absl::Status ReceiveFrom(Link& link, Inbox& inbox);
-  // Moves queued bytes on all links. Returns a link whose ring has no room for the rest, or nullptr.
+  // Moves queued bytes on all links. Returns a link whose ring has no room for the remaining bytes, or nullptr.
   absl::StatusOr<Link*> FlushAll();
   // Moves queued bytes on all links until none are left.
   // Errors: the job's failure; DEADLINE_EXCEEDED, naming a rank that does not read its messages.

@@ -20,7 +20,7 @@
 
 namespace ronda {
 
-// A message that several ranks have sent with equal content, and these ranks.
+// A message that several ranks have sent with equal content, and the numbers of these ranks.
 struct SharedReport {
   std::string payload;
   std::vector<RankId> ranks;

@@ -79,7 +79,7 @@ class CapturedCalls {
   // Must be called when the job has failed, before the transport is aborted.
   void HoldDevice();
 
-  // Ends the thread, which calls the functions of Options until then. No more calls may be captured.
+  // Ends the thread. Until then, the thread calls the functions of Options. No more calls may be captured.
   void Stop();
 
  private:
@@ -88,7 +88,7 @@ class CapturedCalls {
     std::atomic<uint32_t> begun;  // 1 while the call is under way
     std::atomic<uint32_t> ended;  // 1: the call has ended since the host has set this word to 0
   };
-  // What the device copies to `begun` at the beginning of a call, and to both words at the end.
+  // The device copies `begun` to Words::begun when a call begins, and `at_end` to both words when the call ends.
   struct Constants {
     uint32_t begun = 1;
     uint32_t at_end[2] = {0, 1};

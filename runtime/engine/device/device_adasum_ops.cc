@@ -44,8 +44,8 @@ absl::Status DeviceAdasumOps::Grow(ResultData& block, size_t bytes, absl::string
   return absl::OkStatus();
 }
 
-// Exchanges between ranks do not mark the stream. An unpack follows an exchange, so it marks the end of the exchange
-// first.
+// Nothing marks the end of an exchange between ranks when the exchange is enqueued. An unpack always follows an
+// exchange, so an unpack first marks the end of that exchange.
 template <typename Function>
 absl::Status DeviceAdasumOps::Launch(StreamPhase phase, absl::string_view what, const Function& function) {
   const bool follows_exchange = phase == StreamPhase::kUnpack;

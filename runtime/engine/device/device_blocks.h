@@ -79,9 +79,9 @@ class DeviceBlocks : public std::enable_shared_from_this<DeviceBlocks> {
 
   // Returns an event behind all work that is now on `stream`.
   absl::StatusOr<std::unique_ptr<DeviceEvent>> RecordPoint(StreamHandle stream);
-  // Replaces each stream on which an event can be recorded with an event behind the stream's work.
+  // Records an event on each stream that allows it, and replaces the stream with the event.
   void RecordPoints(Readers& readers);
-  // Whether no stream reads the block any more.
+  // Returns whether the block can be reused, because no stream reads it any more.
   bool IsUsable(Idle& block);
 
   ResultData HandOutLocked(DeviceMemory block) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);

@@ -30,9 +30,9 @@ namespace ronda {
 struct BucketTiming;
 
 // The completion of a bucket on a device, created when the rank begins to enqueue the bucket. The DeviceWatch settles
-// the completion, that is, sets the final status. After the launch of the bucket, the bucket's handles also hold the
-// completion. It tells whether the bucket is done, and makes streams wait for the bucket. A launched bucket cannot be
-// cancelled: either all ranks carry it out, or the job fails.
+// the completion, that is, sets the final status. After the launch of the bucket, the bucket's handles share ownership
+// of the completion. The completion tells whether the bucket is done, and makes streams wait for the bucket. A launched
+// bucket cannot be cancelled: either all ranks carry it out, or the job fails.
 //
 // A completion is settled once, by the first thread that finds that the device has finished the bucket or that the job
 // has failed. done() itself queries the device. A thread that waits for the bucket sleeps until the watch has found the

@@ -77,9 +77,9 @@ class DeviceLane : public DataPlane {
   // Whether the device has carried out all buckets.
   bool idle() const { return watch_->idle(); }
 
-  // No bucket may begin after Close. Buckets in flight fail with `status`, or with CANCELLED if `status` is OK. If it
-  // is the job's failure, Close aborts their work on the device. If the device has failed, or does not end the work
-  // within seconds, Close abandons the device (Device::Abandon).
+  // No bucket may begin after Close. Buckets in flight fail with `status`, or with CANCELLED if `status` is OK. If
+  // `status` is the job's failure, Close aborts the work of these buckets on the device. If the device has failed, or
+  // does not end the work within seconds, Close abandons the device (Device::Abandon).
   void Close(const absl::Status& status);
 
   // Whether the transport reduces adjacent tensors in place.

@@ -134,7 +134,7 @@ absl::StatusOr<std::shared_ptr<Device>> RankDevice::CheckBuffers(absl::Span<cons
   return chosen;
 }
 
-// The plugin is loaded without the lock held, because this may search folders for a library.
+// The plugin is loaded without the lock held, because loading may search folders for a library.
 absl::StatusOr<const ronda_cuda_plugin*> RankDevice::Plugin() {
   {
     const MutexLock lock(&mu_);

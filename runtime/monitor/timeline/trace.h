@@ -145,7 +145,7 @@ class TraceBuilder {
   void StartBucket(const TimelineEvent& event);
   void EndBucket(const TimelineEvent& event);
 
-  // Draws a tensor's span and all spans inside it, as unfinished if `end` is nullopt.
+  // Draws a tensor's span and all spans inside it. If `end` is nullopt, draws them as unfinished.
   static void Draw(const Tensor& tensor, std::optional<int64_t> end, const TraceArgs& args, TraceText* text);
   static void DrawBucket(const Bucket& bucket, std::optional<int64_t> end, absl::string_view outcome, TraceText* text);
 

@@ -15,7 +15,7 @@
 
 namespace small {
 
-// Each test runs with each of these numbers of ranks, which are threads. A program must also work with one rank.
+// The numbers of ranks with which each test runs. The ranks are threads. A program must also work with one rank.
 constexpr int kRankCounts[] = {1, 2, 4};
 
 // Returns numbers without a regular pattern, so that a test notices swapped elements. Each `seed` gives different

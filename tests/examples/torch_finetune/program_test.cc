@@ -39,8 +39,8 @@ TEST(TorchFinetune, TwoRanksLearnToReadDigits) {
   EXPECT_THAT(run.out(), Not(HasSubstr("[1]<stdout>")));
 }
 
-// The program stops in the first task, in the second task, and after the second task. The last run has one rank, which
-// continues from the checkpoint of two ranks.
+// The first run stops in the first task, the second run in the second task, and the third run completes both tasks. The
+// last run has one rank, which continues from the checkpoint of two ranks.
 TEST(TorchFinetune, GoesOnWhereItWasStopped) {
   const lenet::FewDigits digits(960, 200);
   const lenet::TemporaryDirectory folder;

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Creates and destroys the torch.distributed group of tests with the stand-in for CUDA."""
+"""Creates and destroys the torch.distributed group for tests that use the stand-in for CUDA."""
 
 from __future__ import annotations
 

@@ -42,7 +42,7 @@ def apply(optimizer, gradient, variable):
 
 @contextlib.contextmanager
 def recorded_groups():
-    """Yields a set, to which each reduced group of gradients adds its name and size."""
+    """Yields a set that collects the name and the size of each reduced group of gradients."""
     found = set()
     reduce = _backends._BACKENDS[hvd.backend_name()]
 

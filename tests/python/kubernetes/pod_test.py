@@ -32,7 +32,7 @@ _NAMESPACES = ("--mount", "--uts", "--ipc", "--net", "--pid", "--fork", "--kill-
 _RONDARUN = "/mnt/package/ronda/lib/rondarun"
 _TRAIN = (_RONDARUN, "-np", "2", sys.executable, "/mnt/train.py")
 
-# The folder of cgroups version 1, in which root can create groups.
+# The folder of cgroup version 1, in which root can create control groups.
 _CPU_V1 = pathlib.Path("/sys/fs/cgroup/cpu")
 # The parent folders of groups that limit memory, each with the name of the limit's file.
 _MEMORY_GROUPS = (

@@ -74,7 +74,7 @@ def _run(backend: str, name: str, ranks: int, of_gpus: bool) -> None:
 
 
 class _TakenForGloo(str):
-    """A backend's name that equals "gloo" in comparisons, so that the tests treat it like gloo."""
+    """A backend name that compares equal to "gloo", so that the tests treat it like gloo."""
 
     def __eq__(self, other: object) -> bool:
         return other == "gloo" or str.__eq__(self, other)

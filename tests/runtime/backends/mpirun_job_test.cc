@@ -178,7 +178,7 @@ TEST_P(TwoHostsJobTest, TwoRanksOnEachTrainInTwoLevels) {
   EXPECT_THAT(result.output, HasSubstr("data goes over hierarchical-mpi;"));
 }
 
-// The ranks with the same local rank are not in ascending order of their hosts: 0 and 1, then 3 and 2.
+// In the order of the hosts, the ranks with local rank 0 are 0 and 1, and the ranks with local rank 1 are 3 and 2.
 TEST_P(TwoHostsJobTest, RanksOnHostsInAnyOrderTrainInTwoLevels) {
   const ProcessResult result = Run(4, "$rank -eq 0 -o $rank -eq 3", {"EXPECTED_LOCAL_SIZE=2"}, "train");
   ExpectAllTrained(result, 4);

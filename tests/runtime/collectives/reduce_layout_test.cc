@@ -46,8 +46,8 @@ TEST(LogicalBufferTest, EachSegmentBeginsAGranuleAndMayEndWithinOne) {
 // The position of an element, which is its segment and its index in the segment.
 using Place = std::pair<size_t, size_t>;
 
-// Tests segments of random sizes. The runs of any range of granules must cover exactly the elements of these granules,
-// in order.
+// Tests segments of random sizes. For any range of granules, the runs must contain exactly the elements of these
+// granules, in order.
 TEST(LogicalBufferTest, RangesAreThoseOfOneArrayOfGranules) {
   const uint64_t seed = std::random_device()();
   std::cout << "seed " << seed << "\n";

@@ -42,7 +42,7 @@ enum class Submit { kTogether, kOneByOne };
 // Whether the tensors are adjacent in memory, and so are reduced in place.
 enum class Place { kApart, kAdjacent };
 
-// Training steps with sums, for whose results the rank's stream waits.
+// Training steps with sums. The rank's stream waits for the results.
 class Steps {
  public:
   Steps(DeviceRank& rank, size_t tensors, Submit way, Place place = Place::kApart) : rank_(rank), way_(way) {

@@ -44,8 +44,8 @@ struct Tensor {
   enum class Kind { kSum, kBroadcast } kind = Kind::kSum;
 };
 
-// Operations that a rank submits in addition to the steps, alone or together with other ranks, with their buffers and
-// the expected final values. A rank that takes no part has no submissions.
+// Operations that a rank, alone or together with other ranks, submits in addition to the steps. Also contains their
+// buffers and the expected final values. A rank that takes no part has no submissions.
 struct Extra {
   std::vector<Submission> submissions;
   std::vector<std::unique_ptr<std::vector<float>>> buffers;

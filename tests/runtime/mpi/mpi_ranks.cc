@@ -134,8 +134,8 @@ TEST(MessageCommunicatorRanks, OperationsDoNotDisturbEachOther) {
 TEST(MessageCommunicatorRanks, VotesReachAll) { CheckVotes(Self().seed, *ConnectCommunicator()); }
 
 int Main(int argc, char** argv) {
-  // Bazel sets variables for the test that starts the ranks, which name the cases to run and the files to write. A rank
-  // must not read them.
+  // Bazel sets these variables for the test that starts the ranks. They name the cases to run and the files to write. A
+  // rank must not read them.
   for (const char* variable : {"GTEST_TOTAL_SHARDS", "GTEST_SHARD_INDEX", "TEST_PREMATURE_EXIT_FILE",
                                "TEST_SHARD_STATUS_FILE", "XML_OUTPUT_FILE"}) {
     unsetenv(variable);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Tests messages and collectives over each installed MPI. The launcher of the MPI starts the ranks.
+// Tests messages and collectives over each installed MPI. The MPI's own launcher starts the ranks.
 #include <gtest/gtest.h>
 
 #include <filesystem>

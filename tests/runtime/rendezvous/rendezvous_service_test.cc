@@ -273,8 +273,8 @@ TEST_F(RendezvousServiceTest, AwaitReturnsWhenTheLastRankJoinsFromAnotherThread)
   EXPECT_TRUE(answer.value().ok());
 }
 
-// Ranks on threads join, sometimes give up, and join again. In the end, all ranks have the same answer, and each Join
-// has exactly one answer.
+// Several ranks, each on its own thread, join, sometimes give up, and join again. In the end, all ranks have the same
+// answer, and each Join has exactly one answer.
 TEST_F(RendezvousServiceTest, ConcurrentJoinsAndDeparturesEndInOneMembership) {
   const unsigned seed = std::random_device()();
   SCOPED_TRACE(absl::StrCat("seed ", seed));

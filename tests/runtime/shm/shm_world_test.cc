@@ -438,7 +438,7 @@ TEST_P(NoDevShmTest, RanksMeetInAnotherFolder) {
   const std::string way = GetParam();
   ForkedChild child([&](const ForkedChild::SayReady&) -> std::string {
     if (!EnterDevShm(way == "full" ? "size=4k" : "", way == "read-only" ? MS_RDONLY : 0)) return "SKIP";
-    // Mounts a tmpfs at /mnt, which TMPDIR names.
+    // Mounts a tmpfs at /mnt, and points TMPDIR to it.
     if (mount("tmpfs", "/mnt", "tmpfs", 0, "mode=1777") != 0) return "SKIP";
     setenv("TMPDIR", "/mnt", 1);
     if (way == "missing" && mount("tmpfs", "/dev", "tmpfs", 0, "") != 0) return "SKIP";

@@ -26,8 +26,8 @@ FAKE_CUDA_EXPORT int fake_cuda_end_capture(void* stream, void** graph);
 FAKE_CUDA_EXPORT int fake_cuda_capture_state(void* stream, int* state, uint64_t* id);
 FAKE_CUDA_EXPORT int fake_cuda_exchange_capture_mode(int* mode);  // of the calling thread
 
-// Functions that a capture may forbid ("potentially unsafe API calls") call this first. If a capture forbids them to
-// this thread, the capture becomes invalid.
+// Functions that a capture may forbid ("potentially unsafe API calls") call this first. If a capture forbids such
+// functions on this thread, the capture becomes invalid.
 FAKE_CUDA_EXPORT int fake_cuda_begin_unsafe_call();
 // Functions that wait for the stream, or query whether it is idle, call this first.
 FAKE_CUDA_EXPORT int fake_cuda_begin_wait_for_stream(void* stream);
@@ -79,7 +79,7 @@ class FakeCapture {
  public:
   enum class Mode { kGlobal, kThreadLocal, kRelaxed };
 
-  // Begins a capture by this thread of the stream whose FakeStream::id() is `origin`.
+  // Makes this thread begin to capture the stream whose FakeStream::id() is `origin`.
   FakeCapture(uint64_t origin, Mode mode);
 
   uint64_t id() const { return id_; }

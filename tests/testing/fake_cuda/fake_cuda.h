@@ -84,7 +84,7 @@ enum FakeCudaError : int {
   kCudaCaptureWrongThread = 908,
 };
 
-// The devices of this process, which exist as long as this object. A process can have only one such object at a time.
+// The devices of this process. They exist as long as this object. A process can have only one such object at a time.
 //
 // Misuse is an error: invalid handles, memory of another device, host memory that is not pinned, and accesses beyond an
 // allocation. So are kernels on streams of a device that is not the thread's current one, recording an event on a
@@ -92,7 +92,7 @@ enum FakeCudaError : int {
 // crashes if anything but a stream accesses device memory.
 //
 // Thread-safe. When the object is destroyed, nothing may keep its streams from completing their work. The destructor
-// waits for calls that wait for a device before they free or allocate memory.
+// waits for calls that are waiting for a device in order to free or allocate memory.
 class FakeCuda {
  public:
   enum class Frees { kReturnAtOnce, kWaitForTheDevice };
@@ -101,8 +101,8 @@ class FakeCuda {
   static constexpr int kMostQueues = 32;
   struct Options {
     int devices = 8;  // 0: a driver without devices
-    // The number of devices per GPU. Like MIG instances, they have the PCI bus of their GPU. If it is more than 1, each
-    // device has a UUID.
+    // The number of devices per GPU. Like MIG instances, the devices of a GPU have the same PCI bus. If `parts` is more
+    // than 1, each device has a UUID.
     int parts = 1;
     size_t memory_bytes = size_t{1} << 30;
     int driver_error = kCudaSuccess;  // of every call, as on a machine without a driver

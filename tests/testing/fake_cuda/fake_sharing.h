@@ -2,8 +2,8 @@
 
 // The fake plugin's functions for memory that ranks share, and for stream operations on words in memory.
 //
-// The rules are those of CUDA's driver (virtual memory management, stream memory operations). Sizes are multiples of
-// the unit. Words are aligned, and in memory that the device can address. A wait blocks the queue of its stream.
+// The rules are the same as in CUDA's driver (virtual memory management, stream memory operations). Sizes are multiples
+// of the unit. Words are aligned, and in memory that the device can address. A wait blocks the queue of its stream.
 // Registered host memory has a different address on the device. A device can access another device's memory only if the
 // options allow it.
 #ifndef RONDA_TESTS_TESTING_FAKE_CUDA_FAKE_SHARING_H_

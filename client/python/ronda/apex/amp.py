@@ -7,8 +7,8 @@ The optimization levels, with torch.autocast:
     O1, O2: autocast over float32 weights, which are their own master weights; the loss is scaled.
     O3: a 16-bit model, including batch normalization unless keep_batchnorm_fp32 is set.
 The 16-bit dtype is float16 on GPUs and bfloat16 on the CPU, unless cast_model_type overrides it.
-This module scales losses itself instead of using torch's GradScaler, which does not support CPUs
-before torch 2.3, limits on the scale, or one scale per loss.
+This module scales losses itself instead of using torch's GradScaler, which lacks limits on the
+scale, one scale per loss and, before torch 2.3, support for CPUs.
 """
 
 from __future__ import annotations

@@ -190,8 +190,8 @@ class DistributedDataParallel(nn.Module):
         return {name: value for name, value in self.__dict__.items() if name != "_nodes"}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        """Prepares a deep copy, or an object from a pickle. The new object averages like the
-        original, with the same tensor names.
+        """Completes a copy of an object, made by a deep copy or by unpickling. The copy averages
+        gradients like the original, with the same tensor names.
         """
         super().__setstate__(state)
         self._is_queued = False

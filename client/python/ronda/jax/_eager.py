@@ -20,7 +20,7 @@ from ronda.jax._call import DTYPES, Call
 
 
 def run(*arrays: Any, call: Call) -> list[jax.Array]:
-    """Runs the call, and waits for its end.
+    """Runs the call, and waits until it has completed.
 
     Raises:
         RondaError: the operation's error.

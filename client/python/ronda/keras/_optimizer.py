@@ -112,7 +112,7 @@ def DistributedOptimizer(
             Ronda.
         name: the name of the gradients in reports. Two optimizers that reduce at the same time need
             different names.
-        device_dense: accepted for Horovod's programs, as is device_sparse; not used.
+        device_dense: accepted for compatibility with Horovod, as is device_sparse; not used.
         compression: the format in which dense gradients are sent, Compression.fp16 or .bf16. Ronda
             adds in 32 bits.
         sparse_as_dense: turns TensorFlow's IndexedSlices into tensors first.

@@ -49,7 +49,7 @@ class BroadcastGlobalVariablesCallback(keras.callbacks.Callback):
         """
         Args:
             root_rank: the rank in the job.
-            device: accepted for Horovod's programs; not used.
+            device: accepted for compatibility with Horovod; not used.
             process_set: the ranks that take part.
         """
         super().__init__()
@@ -91,7 +91,7 @@ class MetricAverageCallback(keras.callbacks.Callback):
     def __init__(self, device: str = "", process_set: ProcessSet = global_process_set) -> None:
         """
         Args:
-            device: accepted for Horovod's programs; not used.
+            device: accepted for compatibility with Horovod; not used.
             process_set: the ranks that take part.
         """
         super().__init__()

@@ -30,7 +30,7 @@ class TensorFlowState(ObjectState):
         """
         Args:
             variables: the same variables in the same order on every rank.
-            session: accepted for Horovod's programs; not used.
+            session: accepted for compatibility with Horovod; not used.
             **kwargs: names and initial values of the attributes.
         """
         del session
@@ -65,7 +65,7 @@ def TensorFlowKerasState(
     """The state of a Keras model; see ronda.keras.elastic.KerasState.
 
     Args:
-        backend: accepted for Horovod's programs; not used.
+        backend: accepted for compatibility with Horovod; not used.
     """
     del backend
     return KerasState(model, optimizer, **kwargs)

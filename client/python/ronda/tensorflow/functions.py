@@ -29,7 +29,7 @@ def broadcast_variables(
             on every rank.
         root_rank: the root's rank in the job, even if `process_set` is given.
         process_set: the ranks that take part.
-        inplace: accepted for Horovod's programs; not used.
+        inplace: accepted for compatibility with Horovod; not used.
     """
     del inplace
     variables = list(variables)
@@ -78,7 +78,7 @@ def broadcast_object(
     Args:
         obj: the object. Only the root's object is used.
         root_rank: the root's rank in the job, even if `process_set` is given.
-        session: accepted for Horovod's programs; not used.
+        session: accepted for compatibility with Horovod; not used.
         name: the same on every rank; calls without a name are matched by order.
         process_set: the ranks that take part.
     """
@@ -107,7 +107,7 @@ def allgather_object(
 
     Args:
         obj: the object of this rank.
-        session: accepted for Horovod's programs; not used.
+        session: accepted for compatibility with Horovod; not used.
         name: the same on every rank; calls without a name are matched by order.
         process_set: the ranks that take part.
     """

@@ -70,7 +70,7 @@ def DistributedGradientTape(
     Args:
         gradtape: the tape, before or after it has recorded. The result is of a class derived from
             the tape's class, and shares the tape's recording.
-        device_dense: accepted for Horovod's programs, as is device_sparse; not used.
+        device_dense: accepted for compatibility with Horovod, as is device_sparse; not used.
         compression: the format in which dense gradients are sent.
         sparse_as_dense: turns IndexedSlices into tensors first.
         op: Average, Sum, Min, Max, Product or Adasum.

@@ -6,7 +6,7 @@ Common arguments:
     name: the same on every rank. Without a name, eager calls are matched by order, and calls inside
         tf.function by their position in the function.
     process_set: the ranks that take part. Roots and other ranks are given as ranks in the job.
-    ignore_name_scope, device_dense, device_sparse: accepted for Horovod's programs; not used.
+    ignore_name_scope, device_dense, device_sparse: accepted for compatibility with Horovod; unused.
 
 Errors: RondaError, with a class from ronda.errors, in eager mode. Inside tf.function TensorFlow
 raises its own error with the same text.

@@ -31,7 +31,7 @@ def DistributedOptimizer(
     """Makes a Keras optimizer reduce its gradients; see ronda.keras.DistributedOptimizer().
 
     Args:
-        use_locking: accepted for Horovod's programs; not used.
+        use_locking: accepted for compatibility with Horovod; not used.
 
     Raises:
         ValueError: an argument is wrong, or Keras does not use TensorFlow.

@@ -20,7 +20,7 @@ class SyncBatchNormalization(keras.layers.BatchNormalization):
     """
 
     def __init__(self, **kwargs: Any) -> None:
-        """The arguments are those of BatchNormalization."""
+        """Takes the same arguments as BatchNormalization."""
         super().__init__(**kwargs)
         self.supports_jit = False
 

@@ -245,7 +245,8 @@ def grouped_allreduce_async(
 ) -> Handle:
     """Starts to reduce several tensors. Either all tensors are reduced, or none.
 
-    The arguments and errors are those of allreduce_async(). The result is a list of new tensors.
+    The arguments and errors are the same as for allreduce_async(). The result is a list of new
+    tensors.
     """
     op = reduce_op(op, average)
     factors = (prescale_factor, postscale_factor)

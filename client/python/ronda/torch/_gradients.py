@@ -285,7 +285,7 @@ class GradientReducer:
     # -- Reports of the ranks --
 
     def _meet(self, is_open: bool, takes_old: bool = True) -> None:
-        """Waits for the gradients that all ranks have according to their reports. If no report is
+        """Waits for the gradients that, according to the reports, all ranks have. If no report is
         open, no rank will compute more gradients: submits the missing ones, and waits for all. If
         this rank's report is already in flight, uses it.
         """

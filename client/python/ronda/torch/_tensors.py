@@ -169,8 +169,8 @@ def allreduce_arguments(
     detect_overflow: bool = False,
     deadline_s: float = 0.0,
 ) -> _rows.Allreduce:
-    """Returns the arguments of native.allreduce_async, which are also those of a group's member.
-    The arguments keep both tensors alive.
+    """Returns the arguments of native.allreduce_async. A member of a group takes the same
+    arguments. The arguments keep both tensors alive.
 
     Args:
         name: the tensor's name. None means that operations are matched by order.

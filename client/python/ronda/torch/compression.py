@@ -88,8 +88,8 @@ class Compression:
 
 
 def wire_of(compression: type[Compressor] | Compressor) -> Wire | None:
-    """Returns the format of a compressor of this module, or None for the program's own
-    compressor.
+    """Returns the format of a compressor of this module, or None for a compressor that the program
+    defines.
     """
     own = compression if isinstance(compression, type) else type(compression)
     if issubclass(own, _WireCompressor) and own.__module__ == __name__:

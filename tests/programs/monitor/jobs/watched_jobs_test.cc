@@ -225,7 +225,7 @@ TEST_F(WatchedJobsTest, KeepAnEpochWhileARankIsInIt) {
   EXPECT_EQ(RanksOf(jobs), "a@1:0");
 }
 
-// The first searches for jobs take long and find nothing, so the later ones are rare.
+// The first searches for jobs take long and find nothing, so later searches are rare.
 TEST_F(WatchedJobsTest, AreLookedForOftenAgainWhereRanksHaveBegun) {
   cost_ = absl::Seconds(1);
   WatchedJobs jobs = Watch("a");

@@ -109,7 +109,7 @@ class MonitorProcess {
     return line.substr(0, line.find(' '));
   }
   // Returns the next line that begins with `beginning`, or "" if the monitor has ended. Skips other lines, for example
-  // about ranks on this host that use a different version of the library, so that the monitor cannot read them.
+  // lines about ranks on this host that the monitor cannot read, because they use a different version of the library.
   std::string ReadLine(const std::string& beginning) {
     std::string line;
     for (char c; read(output_.get(), &c, 1) == 1;) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Tests the membership of jobs whose hosts are lost, join and leave.
+// Tests the membership of jobs when hosts join, leave, or are lost.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

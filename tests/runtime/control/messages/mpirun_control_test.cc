@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Tests the control plane over each installed MPI. The launcher of the MPI starts the ranks.
+// Tests the control plane over each installed MPI. The MPI's own launcher starts the ranks.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

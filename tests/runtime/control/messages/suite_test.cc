@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Tests the guarantees of ControlPlane over TCP, and over a message library that wakes no thread.
+// Tests the guarantees of ControlPlane over TCP, and over a message library that cannot wake a thread.
 #include <iostream>
 #include <random>
 #include <utility>

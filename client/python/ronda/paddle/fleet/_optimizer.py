@@ -13,7 +13,7 @@ from ronda.types import Wire
 
 class DistributedOptimizer:
     """The result of fleet.distributed_optimizer(): wraps an optimizer so that step() applies the
-    reduced gradients. Other attributes are those of the wrapped optimizer.
+    reduced gradients. All other attributes come from the wrapped optimizer.
 
     Gradients are reduced in place. In the first step, step() reduces them. In later steps, they are
     reduced while backward runs, and are complete when backward() returns. A parameter without a

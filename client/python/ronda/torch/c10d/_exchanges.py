@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The collectives of torch.distributed that only move tensors, messages between two ranks, and
-barriers.
+"""Barriers, messages between two ranks, and the collectives of torch.distributed that only move
+tensors.
 """
 
 from __future__ import annotations

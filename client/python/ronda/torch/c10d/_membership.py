@@ -35,9 +35,9 @@ def shrink(group: Group, excluded: Sequence[int], timeout_s: float) -> Group:
     """Creates a group of the ranks of `group` except `excluded`. torch calls this function on the
     new group's ranks.
 
-    If `group` has all ranks, its remaining ranks find each other through torch's store, whose
-    server process must still be running. If `group` does not have all ranks, its job must not have
-    failed.
+    If `group` contains all ranks, the remaining ranks find each other through torch's store. The
+    server process of the store must then still be running. If `group` does not contain all ranks,
+    its job must not have failed.
 
     Args:
         group: the existing group.

@@ -360,8 +360,8 @@ def in_torchs_words(error: Exception) -> Exception:
 
 
 def _is_refused_in_capture(error: RuntimeError) -> bool:
-    """Returns whether a stream cannot wait for a collective, because the stream is being captured
-    into a CUDA graph, and the collective is not part of the graph.
+    """Returns whether the error means that a stream is being captured into a CUDA graph, and so
+    cannot wait for a collective outside the graph.
     """
     return isinstance(error, InvalidArgumentError) and "is being captured" in str(error)
 
