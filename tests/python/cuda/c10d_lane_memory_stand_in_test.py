@@ -7,6 +7,7 @@ from __future__ import annotations
 import ctypes
 import os
 import unittest
+from unittest import mock
 
 from late_values import COUNT, DEVICE, fill_late, on_device, values  # isort: skip  # before torch
 import torch
@@ -118,6 +119,23 @@ class LaneMemoryTest(unittest.TestCase):
         ):
             allocate(64 * MIB)
         dist.all_reduce(filled(COUNT, self.own))  # goes on as before
+
+    def test_another_current_device_does_not_matter(self):
+        group = dist.new_group(list(range(SIZE)))  # whose pool does not exist yet
+        with torch.cuda.device(3 - DEVICE.index):  # the device of the other rank
+            own, whole = allocate(COUNT, group), allocate(SIZE * COUNT, group)
+        dist.all_gather_into_tensor(whole, own, group=group)
+        self.assertEqual(self.calls_by_copy_engines() - self.copies, 1)
+        dist.destroy_process_group(group)
+
+    def test_a_tensor_outside_of_the_memory_is_an_error(self):
+        group = dist.new_group(list(range(SIZE)))
+        plain = torch.cuda.MemPool()
+        with mock.patch("torch.cuda.MemPool", return_value=plain):  # ignores the allocator
+            with self.assertRaisesRegex(ValueError, "outside of the memory of this group's lane"):
+                allocate(COUNT, group)
+            self.assertEqual(allocate(0, group).numel(), 0)
+        dist.destroy_process_group(group)
 
     def test_a_number_of_a_device_and_a_host_have_no_memory(self):
         self.assertFalse(backend().supports_tensor_alloc(DEVICE.index))

@@ -287,7 +287,7 @@ class Collectives:
             ended=ended,
             error=failure,
             inputs=reads,
-            drops_early=self._lane.has_memory,
+            drops_early=bool(self._lane.memory),
         )
         if self._works is not None:
             self._works.append(work)

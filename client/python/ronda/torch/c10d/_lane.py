@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -11,9 +13,36 @@ import torch
 
 from ronda._library import native
 from ronda.errors import InvalidArgumentError
+from ronda.torch import _tensors
 from ronda.torch.c10d import _layout, _versions
 
 Tensor = torch.Tensor
+
+# ronda_lane_allocate_function and ronda_lane_free_function in client/ronda/lanes.h.
+_ALLOCATE = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_void_p)
+_FREE = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_void_p)
+
+
+def _memory_of(process_set: int, tensor: Tensor) -> range:
+    """Returns the addresses of the memory of an open lane. The first block of the memory has the
+    lowest address, so this function allocates a block and frees it.
+
+    REQUIRES: no block of the memory is in use.
+
+    Args:
+        process_set: the id of the process set.
+        tensor: a tensor on the lane's GPU.
+
+    Raises:
+        InvalidArgumentError: the lane has no memory, or its memory has no allocator.
+    """
+    allocate, free = native.lane_allocator(process_set)
+    place = tensor.get_device(), _tensors.stream(tensor)
+    begin = _ALLOCATE(allocate)(1, *place)
+    if begin is None:
+        raise InvalidArgumentError(native.last_error())
+    _FREE(free)(begin, 1, *place)
+    return range(begin, begin + native.lane_memory(process_set))
 
 
 def gpu_tensor(arguments: Iterable[Any]) -> Tensor | None:
@@ -63,7 +92,7 @@ class Lane:
         self._process_set = process_set
         self._position = position
         self._is_open: bool | None = None  # None: not known yet
-        self.has_memory = False  # whether the lane is open and has memory for tensors
+        self.memory = range(0)  # the addresses of the open lane's memory for tensors
 
     def carries(self, tensor: Tensor | None) -> bool:
         """Returns whether collectives on this tensor use the lane.
@@ -95,7 +124,8 @@ class Lane:
                 )
             buffer = torch.empty(1, device=device)  # a tensor without elements has no memory
             self._is_open = native.lane_open(self._process_set, buffer.data_ptr())
-            self.has_memory = native.lane_memory(self._process_set) > 0
+            with contextlib.suppress(InvalidArgumentError):  # no memory, or too many process sets
+                self.memory = _memory_of(self._process_set, buffer)
         return bool(self._is_open)
 
     def gathered(self, data: Tensor, room: Tensor) -> Tensor:

@@ -58,12 +58,7 @@ class LaneMemory:
             return False
         if not hasattr(torch.cuda, "MemPool") or not hasattr(torch._C, "_cuda_customAllocator"):
             return False
-        if not self._lane.open(device) or not self._lane.has_memory:
-            return False
-        try:
-            return self.allocator is not None
-        except InvalidArgumentError:  # too many process sets
-            return False
+        return self._lane.open(device) and len(self._lane.memory) > 0
 
     @property
     def allocator(self) -> Any:
@@ -79,20 +74,31 @@ class LaneMemory:
 
         Raises:
             torch.cuda.OutOfMemoryError: the memory is full; the text names the setting.
-            InvalidArgumentError: the lane has no memory.
+            InvalidArgumentError: the lane has no memory, or torch has not used it.
         """
         if not self.supports(device):
             raise InvalidArgumentError(
                 "this group's lane has no memory for tensors on "
                 f"{device}: set RONDA_LANE_MEMORY_MB, and see docs/gpu_memory.md for its conditions"
             )
-        if self._pool is None:
-            self._pool = torch.cuda.MemPool(self.allocator)
         try:
-            with torch.cuda.use_mem_pool(self._pool, device):
-                return torch.empty(size, dtype=dtype, device=device)
+            tensor = self._in_pool(size, dtype, device)
         except torch.cuda.OutOfMemoryError as error:
             raise torch.cuda.OutOfMemoryError(native.last_error()) from error
+        if size and tensor.data_ptr() not in self._lane.memory:
+            raise InvalidArgumentError(
+                "torch has placed the tensor outside of the memory of this group's lane: this "
+                f"version, {torch.__version__}, does not use the allocator of a torch.cuda.MemPool"
+            )
+        return tensor
+
+    def _in_pool(self, size: int, dtype: torch.dtype, device: torch.device) -> Tensor:
+        # A pool uses its allocator only on the device that is current when the pool is made.
+        with torch.cuda.device(device):
+            if self._pool is None:
+                self._pool = torch.cuda.MemPool(self.allocator)
+            with torch.cuda.use_mem_pool(self._pool, device):
+                return torch.empty(size, dtype=dtype, device=device)
 
     def drop(self) -> None:
         """Gives the memory back to the lane, except that of tensors which still exist."""
