@@ -154,6 +154,24 @@ class LaneFailureTest(unittest.TestCase):
             self.assertIn("rank 0 has called allreduce (1000 x float32, memory 0, sum)", line)
             self.assertIn("rank 1 has called allreduce (1000 x float32, memory 4096, sum)", line)
 
+    def test_a_copy_of_the_memory_that_one_rank_needs_is_refused(self):
+        finished = run_ranks(
+            """
+            backend = dist.distributed_c10d._get_default_group()._get_backend(DEVICE)
+            whole = backend.allocate_tensor(2000, dtype=torch.float32, device=DEVICE)
+            try:
+                dist.all_gather_into_tensor(whole, whole[:1000])  # the part of rank 0
+                torch.cuda.synchronize()
+                dist.all_reduce(tensor)
+            except (RuntimeError, ValueError) as error:
+                print(f"{dist.get_rank()} error: {error}", flush=True)
+            """,
+            memory_mb=16,
+        )
+        text = "input and output share memory"
+        self.assertRegex(finished.out, f"1 error: {text}.* pass tensors that do not", finished.err)
+        self.assertRegex(finished.out, f"0 error: .*rank 1 has refused: .*{text}", finished.err)
+
     def test_ranks_that_differ_get_both_calls(self):
         finished = run_ranks("""
             try:

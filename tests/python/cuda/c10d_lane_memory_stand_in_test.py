@@ -103,6 +103,27 @@ class LaneMemoryTest(unittest.TestCase):
         parts = [values(each.clone()) for each in whole.chunk(SIZE)]
         self.assertEqual(parts, [[each] for each in self.all])
 
+    def test_a_tensor_that_would_have_to_be_copied_is_refused_on_all_ranks(self):
+        whole = allocate(SIZE * COUNT)
+        matrix = whole.view(SIZE, COUNT).t()
+        shifted = whole[1 : COUNT + 1]  # no rank's part
+        for call, text in (
+            (lambda: dist.all_gather_into_tensor(whole, shifted), "share memory"),
+            (lambda: dist.reduce_scatter_tensor(shifted, whole), "share memory"),
+            (lambda: dist.all_to_all_single(whole, whole), "share memory"),
+            (lambda: dist.all_reduce(matrix), "not contiguous.* pass a contiguous"),
+            (lambda: dist.broadcast(matrix, 0), "not contiguous.* pass a contiguous"),
+        ):
+            with self.assertRaisesRegex(ValueError, text):
+                call()
+        dist.all_reduce(whole)  # goes on as before
+
+    def test_a_reduce_scatter_in_place_copies_on_all_ranks(self):
+        whole = filled(SIZE * COUNT, self.own)
+        part = whole.chunk(SIZE)[RANK]
+        dist.reduce_scatter_tensor(part, whole)
+        self.assertEqual(values(part.clone()), [sum(self.all)])
+
     def test_the_memory_of_a_tensor_that_is_freed_at_once_is_not_reused_too_early(self):
         for _ in range(4):
             result = on_device(0.0).clone()

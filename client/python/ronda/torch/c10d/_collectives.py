@@ -262,7 +262,7 @@ class Collectives:
         """
         uses = _tensors.spans(reads, writes)
         if what not in _MESSAGES:
-            self._lane.carries(gpu_tensor((*reads, *writes)))  # opens it
+            self._lane.begin((*reads, *writes))
         if self._works is None:
             IN_FLIGHT.wait_for_users_of(uses)
         ended = _profile.begin(what, reads or writes) if _profile.is_on() else None
@@ -524,7 +524,7 @@ class Collectives:
         op, prescale = _versions.reduce_op(opts)
         number, elements = _layout.reducible(data, op)
         _, room = _layout.reducible(output, op)
-        matrix = _layout.rows(_layout.apart(elements, room), len(self._ranks))
+        matrix = _layout.rows(self._lane.scattered(elements, room), len(self._ranks))
         arguments = (
             None,
             number,

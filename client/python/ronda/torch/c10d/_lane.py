@@ -78,6 +78,14 @@ def part_of(tensor: Tensor) -> Part:
     return moved.data_ptr(), moved.numel()
 
 
+def _copies(tensor: Tensor) -> str:
+    """Describes a copy for error texts. The other ranks get only the beginnings of these texts."""
+    return (
+        f"Ronda would have to copy {_tensors.describe(tensor)} out of this memory "
+        "(RONDA_LANE_MEMORY_MB), perhaps on this rank only"
+    )
+
+
 class Lane:
     """The lane of a process set, if the set has one. With a lane, the calling thread launches the
     collectives on the GPU (client/ronda/lanes.h).
@@ -140,7 +148,62 @@ class Lane:
         own = room.data_ptr() + self._position * data.numel() * data.element_size()
         if self._is_open and data.is_cuda and data.data_ptr() == own:
             return data
-        return _layout.apart(data, room)
+        return self.apart(data, room)
+
+    def scattered(self, data: Tensor, room: Tensor) -> Tensor:
+        """Returns the input of a reduce_scatter into `room`: `data`, or a copy if they share
+        memory.
+
+        If `room` is this rank's part of `data`, all ranks make a copy, so the lane's memory may be
+        copied, too.
+
+        Args:
+            data: the dense tensor with the parts of all ranks.
+            room: the dense tensor for this rank's part.
+        """
+        own = data.data_ptr() + self._position * room.numel() * room.element_size()
+        is_in_place = room.data_ptr() == own
+        return _layout.apart(data, room) if is_in_place else self.apart(data, room)
+
+    def apart(self, source: Tensor, destination: Tensor) -> Tensor:
+        """As _layout.apart(), but never copies a tensor in the lane's memory; see apart_each()."""
+        return self.apart_each([source], [destination])[0]
+
+    def apart_each(self, sources: Sequence[Tensor], destinations: Sequence[Tensor]) -> list[Tensor]:
+        """As _layout.apart_each(), but never copies a tensor in the lane's memory. The other ranks
+        may need no copy, and NCCL needs memory of the same kind on all ranks.
+
+        Raises:
+            InvalidArgumentError: a tensor in the lane's memory needs a copy.
+        """
+        results = _layout.apart_each(sources, destinations)
+        for source, result in zip(sources, results):
+            if result is not source and source.data_ptr() in self.memory:
+                raise InvalidArgumentError(
+                    "input and output share memory of the lane: "
+                    f"{_copies(source)}: pass tensors that do not overlap. The input of an "
+                    "all_gather may also be this rank's own part of the output"
+                )
+        return results
+
+    def begin(self, tensors: Sequence[Tensor]) -> None:
+        """Opens the lane at the first collective on GPU tensors. Checks that the layout of these
+        tensors of a collective does not make Ronda copy the lane's memory.
+
+        Raises:
+            InvalidArgumentError: a tensor in the lane's memory needs a copy; or as carries().
+        """
+        self.carries(gpu_tensor(tensors))
+        if not self.memory:
+            return
+        for tensor in tensors:
+            if tensor.layout is not torch.strided or _layout.is_dense(tensor):
+                continue
+            if tensor.data_ptr() in self.memory:
+                raise InvalidArgumentError(
+                    f"not contiguous, in memory of the lane: {_copies(tensor)}. Its strides are "
+                    f"{tensor.stride()}: pass a contiguous tensor"
+                )
 
     def reduces(self, tensor: Tensor, opts: Any) -> bool:
         """Returns whether the open lane serves reductions of tensors like this one, of any shape.

@@ -40,7 +40,7 @@ class LaneExchanges(Collectives):
     ) -> Work | None:
         rooms = [_layout.dense(part) for part in parts]
         finishes = [_layout.copy_back(part, room) for part, room in zip(parts, rooms)]
-        (sent,) = _layout.apart_each([elements], rooms)
+        (sent,) = self._lane.apart_each([elements], rooms)
         sends = [NO_PART] * len(self._ranks)
         sends[_root(opts)] = part_of(sent)
         receives = [part_of(room) for room in rooms] or [NO_PART] * len(self._ranks)
@@ -61,7 +61,7 @@ class LaneExchanges(Collectives):
         self, output: Tensor, inputs: Sequence[Tensor], opts: Any
     ) -> Work | None:
         room = _layout.dense(output)
-        data = _layout.apart_each([_layout.dense(each) for each in inputs], [room])
+        data = self._lane.apart_each([_layout.dense(each) for each in inputs], [room])
         receives = [NO_PART] * len(self._ranks)
         receives[_root(opts)] = part_of(room)
         sends = [part_of(each) for each in data] or [NO_PART] * len(self._ranks)
@@ -103,7 +103,7 @@ class LaneExchanges(Collectives):
             dense: `output`, or a contiguous tensor that is copied to `output` at the end.
             opts: torch's options.
         """
-        (data,) = _layout.apart_each([sent.view(-1)], [dense])
+        (data,) = self._lane.apart_each([sent.view(-1)], [dense])
         width = sent.shape[1]
         return self._start_over_lane(
             what,
@@ -122,7 +122,7 @@ class LaneExchanges(Collectives):
         self, outputs: Sequence[Tensor], inputs: Sequence[Tensor], opts: Any
     ) -> Work | None:
         rooms = [_layout.dense(output) for output in outputs]
-        data = _layout.apart_each([_layout.dense(each) for each in inputs], rooms)
+        data = self._lane.apart_each([_layout.dense(each) for each in inputs], rooms)
         finishes = [_layout.copy_back(output, room) for output, room in zip(outputs, rooms)]
         return self._start_over_lane(
             "all_to_all",

@@ -28,6 +28,11 @@ def dense(tensor: Tensor) -> Tensor:
     return tensor.resolve_conj().resolve_neg().contiguous()
 
 
+def is_dense(tensor: Tensor) -> bool:
+    """Returns whether dense() returns `tensor` itself."""
+    return tensor.is_contiguous() and not tensor.is_neg() and not tensor.is_conj()
+
+
 def flat(tensor: Tensor) -> Tensor:
     """Like dense(), but the result has one dimension."""
     return dense(tensor).view(-1)
@@ -144,9 +149,7 @@ def _adjacent(tensors: Sequence[Tensor]) -> Tensor | None:
     """
     address = tensors[0].data_ptr()
     for tensor in tensors:
-        if not tensor.is_contiguous() or tensor.is_neg() or tensor.is_conj():
-            return None
-        if tensor.data_ptr() != address:
+        if not is_dense(tensor) or tensor.data_ptr() != address:
             return None
         address += tensor.numel() * tensor.element_size()
     total = sum(tensor.numel() for tensor in tensors)
