@@ -141,6 +141,22 @@ class LaneMemoryTest(unittest.TestCase):
             allocate(64 * MIB)
         dist.all_reduce(filled(COUNT, self.own))  # goes on as before
 
+    def test_memory_that_torch_has_cached_is_used_for_other_sizes(self):
+        group = dist.new_group(list(range(SIZE)))
+        kept = allocate(COUNT, group)
+        for mib in (20, 30, 45, 60, 25):
+            tensor = allocate(mib * MIB // 4, group)
+            fill_late(tensor[:COUNT], self.own)
+            dist.all_reduce(tensor[:COUNT], group=group)
+            self.assertEqual(values(tensor[:COUNT].clone()), [sum(self.all)])
+            del tensor  # torch caches its memory
+        kept = allocate(40 * MIB // 4, group)
+        with self.assertRaises(torch.cuda.OutOfMemoryError):
+            allocate(30 * MIB // 4, group)
+        del kept
+        self.assertEqual(allocate(50 * MIB // 4, group).numel(), 50 * MIB // 4)
+        dist.destroy_process_group(group)
+
     def test_another_current_device_does_not_matter(self):
         group = dist.new_group(list(range(SIZE)))  # whose pool does not exist yet
         with torch.cuda.device(3 - DEVICE.index):  # the device of the other rank

@@ -38,7 +38,8 @@ class LaneMemory:
     """The tensors of a group in the memory of its lane.
 
     torch's caching allocator divides the memory, and reuses a tensor's memory in the order of
-    streams. All ranks must allocate and free such tensors in the same order.
+    streams. All ranks must allocate and free such tensors in the same order. So if the memory is
+    full, it is full on all ranks, and all of them free the cached memory.
     """
 
     def __init__(self, lane: Lane, process_set: int) -> None:
@@ -73,7 +74,8 @@ class LaneMemory:
         """Returns a flat tensor of `size` elements, which are not initialised.
 
         Raises:
-            torch.cuda.OutOfMemoryError: the memory is full; the text names the setting.
+            torch.cuda.OutOfMemoryError: the memory is full of tensors that exist; the text names
+                the setting.
             InvalidArgumentError: the lane has no memory, or torch has not used it.
         """
         if not self.supports(device):
@@ -83,8 +85,16 @@ class LaneMemory:
             )
         try:
             tensor = self._in_pool(size, dtype, device)
-        except torch.cuda.OutOfMemoryError as error:
-            raise torch.cuda.OutOfMemoryError(native.last_error()) from error
+        except torch.cuda.OutOfMemoryError:
+            tensor = None
+        if tensor is None:
+            # torch frees the cached memory of a pool when the pool ends. In the handler, the error
+            # would keep the pool.
+            self.drop()
+            try:
+                tensor = self._in_pool(size, dtype, device)
+            except torch.cuda.OutOfMemoryError as error:
+                raise torch.cuda.OutOfMemoryError(native.last_error()) from error
         if size and tensor.data_ptr() not in self._lane.memory:
             raise InvalidArgumentError(
                 "torch has placed the tensor outside of the memory of this group's lane: this "
