@@ -5,8 +5,10 @@
 from __future__ import annotations
 
 import ctypes
+import gc
 import os
 import unittest
+import weakref
 from unittest import mock
 
 from late_values import COUNT, DEVICE, fill_late, on_device, values  # isort: skip  # before torch
@@ -14,6 +16,7 @@ import torch
 import torch.distributed as dist
 import torch.distributed.fsdp as fsdp
 from ronda._library import native
+from ronda.torch.c10d import _lane_memory
 from ronda.torch.c10d._group import group_of
 from torch import nn
 from torch_group import end, start
@@ -192,6 +195,12 @@ class LaneMemoryTest(unittest.TestCase):
         self.assertEqual(values(tensor.clone()), [sum(self.all)])
         dist.all_reduce(tensor)  # over another lane, for which it is plain memory
         self.assertEqual(values(tensor.clone()), [SIZE * sum(self.all)])
+
+    def test_an_allocator_outlives_the_module_that_has_made_it(self):
+        allocator = weakref.ref(backend().mem_allocator)
+        _lane_memory._allocators.clear()  # as at the interpreter's exit
+        gc.collect()
+        self.assertIsNotNone(allocator())
 
     def test_fsdp2_gathers_in_the_memory(self):
         layers = 3

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import ctypes
 from typing import Any
 
 import torch
@@ -14,8 +15,7 @@ from ronda.torch.c10d._lane import Lane
 
 Tensor = torch.Tensor
 
-# torch's allocators of lanes' memory, by process set. They are kept, because torch calls them when
-# it frees a tensor, which may outlive its group.
+# torch's allocators of lanes' memory, by process set.
 _allocators: dict[int, Any] = {}
 
 
@@ -30,7 +30,11 @@ def _allocator(process_set: int) -> Any:
     """
     if process_set not in _allocators:
         allocate, free = native.lane_allocator(process_set)
-        _allocators[process_set] = torch._C._cuda_customAllocator(allocate, free)  # type: ignore[attr-defined]
+        allocator = torch._C._cuda_customAllocator(allocate, free)  # type: ignore[attr-defined]
+        # torch calls the allocator when it frees a tensor, which may outlive the group and, at the
+        # interpreter's exit, this module. Old versions of a MemPool do not keep the allocator.
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(allocator))
+        _allocators[process_set] = allocator
     return _allocators[process_set]
 
 
