@@ -168,6 +168,12 @@ class LaneMemoryTest(unittest.TestCase):
         self.assertEqual(self.calls_by_copy_engines() - self.copies, 1)
         dist.destroy_process_group(group)
 
+    def test_a_device_without_a_number_is_the_current_one(self):
+        tensor = backend().allocate_tensor(COUNT, dtype=torch.float32, device="cuda")
+        self.assertEqual(tensor.device, DEVICE)
+        dist.all_gather_into_tensor(allocate(SIZE * COUNT), tensor)
+        self.assertEqual(self.calls_by_copy_engines() - self.copies, 1)
+
     def test_a_tensor_outside_of_the_memory_is_an_error(self):
         group = dist.new_group(list(range(SIZE)))
         plain = torch.cuda.MemPool()

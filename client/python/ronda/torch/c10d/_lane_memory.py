@@ -82,6 +82,8 @@ class LaneMemory:
                 the setting.
             InvalidArgumentError: the lane has no memory, or torch has not used it.
         """
+        if device.type == "cuda" and device.index is None:
+            device = torch.device("cuda", torch.cuda.current_device())
         if not self.supports(device):
             raise InvalidArgumentError(
                 "this group's lane has no memory for tensors on "
