@@ -144,6 +144,14 @@ class LaneMemoryTest(unittest.TestCase):
             allocate(64 * MIB)
         dist.all_reduce(filled(COUNT, self.own))  # goes on as before
 
+    def test_a_limit_of_torch_is_reported_in_torchs_words(self):
+        with self.assertRaisesRegex(torch.cuda.OutOfMemoryError, "no room for"):
+            allocate(64 * MIB)
+        torch.cuda.set_per_process_memory_fraction(1e-6, DEVICE)
+        self.addCleanup(torch.cuda.set_per_process_memory_fraction, 1.0, DEVICE)
+        with self.assertRaisesRegex(torch.cuda.OutOfMemoryError, "Tried to allocate"):
+            allocate(10 * MIB)
+
     def test_memory_that_torch_has_cached_is_used_for_other_sizes(self):
         group = dist.new_group(list(range(SIZE)))
         kept = allocate(COUNT, group)

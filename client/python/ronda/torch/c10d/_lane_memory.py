@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 from typing import Any
 
@@ -17,6 +18,9 @@ Tensor = torch.Tensor
 
 # torch's allocators of lanes' memory, by process set.
 _allocators: dict[int, Any] = {}
+
+# A process set without an allocator; see ronda_lane_allocator() in client/ronda/lanes.h.
+_WITHOUT_ALLOCATOR = 1 << 30
 
 
 def _allocator(process_set: int) -> Any:
@@ -36,6 +40,15 @@ def _allocator(process_set: int) -> Any:
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(allocator))
         _allocators[process_set] = allocator
     return _allocators[process_set]
+
+
+def _known_error() -> str:
+    """Makes a call of Ronda fail in this thread, and returns its text. If last_error() returns
+    another text later, a later call has failed.
+    """
+    with contextlib.suppress(InvalidArgumentError):
+        native.lane_allocator(_WITHOUT_ALLOCATOR)
+    return native.last_error()
 
 
 class LaneMemory:
@@ -78,8 +91,8 @@ class LaneMemory:
         """Returns a flat tensor of `size` elements, which are not initialised.
 
         Raises:
-            torch.cuda.OutOfMemoryError: the memory is full of tensors that exist; the text names
-                the setting.
+            torch.cuda.OutOfMemoryError: the memory is full of tensors that exist, and the text
+                names the setting; or torch's own limit for this process is reached.
             InvalidArgumentError: the lane has no memory, or torch has not used it.
         """
         if device.type == "cuda" and device.index is None:
@@ -97,9 +110,12 @@ class LaneMemory:
             # torch frees the cached memory of a pool when the pool ends. In the handler, the error
             # would keep the pool.
             self.drop()
+            earlier = _known_error()
             try:
                 tensor = self._in_pool(size, dtype, device)
             except torch.cuda.OutOfMemoryError as error:
+                if native.last_error() == earlier:
+                    raise  # torch has not asked the allocator
                 raise torch.cuda.OutOfMemoryError(native.last_error()) from error
         if size and tensor.data_ptr() not in self._lane.memory:
             raise InvalidArgumentError(
