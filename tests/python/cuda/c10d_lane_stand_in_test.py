@@ -184,6 +184,12 @@ class LaneTest(unittest.TestCase):
         sent.wait()
         self.assertEqual(values(other.clone()), [float((RANK - 1) % SIZE + 1)])
 
+    def test_a_lane_without_memory_says_why(self):
+        backend = dist.distributed_c10d._get_default_group()._get_backend(DEVICE)
+        self.assertFalse(backend.supports_tensor_alloc(DEVICE))
+        with self.assertRaisesRegex(ValueError, f"on {DEVICE}: .*RONDA_LANE_MEMORY_MB is 0"):
+            backend.allocate_tensor(COUNT, dtype=torch.float32, device=DEVICE)
+
     def test_a_refusal_on_all_ranks_leaves_the_lane_open(self):
         tensor = late(self.own)
         with self.assertRaisesRegex(ValueError, "4 times|times as many"):

@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import ctypes
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -101,6 +100,7 @@ class Lane:
         self._position = position
         self._is_open: bool | None = None  # None: not known yet
         self.memory = range(0)  # the addresses of the open lane's memory for tensors
+        self.why_no_memory = ""  # set if the open lane has no such memory
 
     def carries(self, tensor: Tensor | None) -> bool:
         """Returns whether collectives on this tensor use the lane.
@@ -132,8 +132,10 @@ class Lane:
                 )
             buffer = torch.empty(1, device=device)  # a tensor without elements has no memory
             self._is_open = native.lane_open(self._process_set, buffer.data_ptr())
-            with contextlib.suppress(InvalidArgumentError):  # no memory, or too many process sets
+            try:
                 self.memory = _memory_of(self._process_set, buffer)
+            except InvalidArgumentError as error:
+                self.why_no_memory = str(error)
         return bool(self._is_open)
 
     def gathered(self, data: Tensor, room: Tensor) -> Tensor:

@@ -72,11 +72,17 @@ class LaneMemory:
             device: a torch.device. For the number of a device the result is False: torch's C++ code
                 passes one, and then calls a method that Python cannot replace.
         """
-        if not isinstance(device, torch.device) or device.type != "cuda":
-            return False
+        return isinstance(device, torch.device) and self._obstacle(device) is None
+
+    def _obstacle(self, device: torch.device) -> str | None:
+        """Returns why allocate() does not work, or None if it works."""
+        if device.type != "cuda":
+            return "the memory of a lane is on a GPU"
         if not hasattr(torch.cuda, "MemPool") or not hasattr(torch._C, "_cuda_customAllocator"):
-            return False
-        return self._lane.open(device) and len(self._lane.memory) > 0
+            return f"this version of torch, {torch.__version__}, has no torch.cuda.MemPool"
+        if not self._lane.open(device):
+            return "the group has no lane (docs/gpu_lanes.md says when a group has one)"
+        return None if self._lane.memory else self._lane.why_no_memory
 
     @property
     def allocator(self) -> Any:
@@ -93,14 +99,15 @@ class LaneMemory:
         Raises:
             torch.cuda.OutOfMemoryError: the memory is full of tensors that exist, and the text
                 names the setting; or torch's own limit for this process is reached.
-            InvalidArgumentError: the lane has no memory, or torch has not used it.
+            InvalidArgumentError: the lane has no memory, and the text says why; or torch has not
+                used it.
         """
         if device.type == "cuda" and device.index is None:
             device = torch.device("cuda", torch.cuda.current_device())
-        if not self.supports(device):
+        obstacle = self._obstacle(device)
+        if obstacle is not None:
             raise InvalidArgumentError(
-                "this group's lane has no memory for tensors on "
-                f"{device}: set RONDA_LANE_MEMORY_MB, and see docs/gpu_memory.md for its conditions"
+                f"this group has no memory for tensors on {device}: {obstacle}"
             )
         try:
             tensor = self._in_pool(size, dtype, device)
