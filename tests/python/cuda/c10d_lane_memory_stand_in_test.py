@@ -14,7 +14,6 @@ from unittest import mock
 from late_values import COUNT, DEVICE, fill_late, on_device, values  # isort: skip  # before torch
 import torch
 import torch.distributed as dist
-import torch.distributed.fsdp as fsdp
 from ronda._library import native
 from ronda.torch.c10d import _lane_memory
 from ronda.torch.c10d._group import group_of
@@ -227,6 +226,8 @@ class LaneMemoryTest(unittest.TestCase):
         self.assertIsNotNone(allocator())
 
     def test_fsdp2_gathers_in_the_memory(self):
+        from torch.distributed import fsdp  # cannot be imported with PyTorch 1.13 on Python 3.11
+
         layers = 3
         model = nn.Sequential(*[fsdp.fully_shard(Scaled()) for _ in range(layers)])
         fsdp.fully_shard(model)
