@@ -178,6 +178,9 @@ class DeviceSupport {
     // Broadcasts bytes from the first member. All members must call it.
     std::function<absl::Status(const CallInfo& info, void* data, size_t bytes)> share;
     std::function<absl::Status()> job_failure;
+    // Records a failure of the job, unless it has one. Called before this rank ends its connections because of an
+    // error: the other ranks then notice the end, and must not report it as the cause.
+    std::function<void(const absl::Status&)> fail_job;
     // What the process does after a failure of the job. If it goes on, Abort must be able to end the device's work.
     enum class AfterFailure : uint8_t { kGoesOn, kEnds } process = AfterFailure::kGoesOn;
   };

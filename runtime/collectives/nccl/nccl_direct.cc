@@ -77,23 +77,27 @@ NcclDirect::NcclDirect(const DeviceSupport::DirectRequest& request, const std::s
                .copy_engines = EnginesFor(request, memory_),
                .share = request.share,
                .init_deadline = kInitDeadline,
-               .job_failure = request.job_failure}) {}
+               .job_failure = request.job_failure,
+               .fail_job = request.fail_job}) {}
 
 absl::StatusOr<std::unique_ptr<NcclDirect>> NcclDirect::Connect(const DeviceSupport::DirectRequest& request,
                                                                 std::shared_ptr<const NcclLibrary> library,
                                                                 const Settings& settings) {
   std::unique_ptr<NcclDirect> direct(new NcclDirect(request, library, settings.order, PlanMemory(*library, settings)));
-  const Members members(request.info, request.self, direct->size_);
-  RONDA_ASSIGN_OR_RETURN(direct->entry_, direct->groups_.For(request.info, members));
-  if (direct->memory_.ok()) {
-    if (const absl::Status made = direct->MakeMemory(library, request.info.limits); !made.ok()) {
-      direct->Abort();  // the other ranks do not end their communicators yet
-      return made;
-    }
-  } else if (settings.memory_bytes > 0 && request.self == 0) {
+  if (const absl::Status status = direct->Prepare(request.info, library); !status.ok()) {
+    request.fail_job(status);  // first, because the abort gives the other ranks errors of NCCL
+    direct->Abort();           // the other ranks do not end their communicators yet
+    return status;
+  }
+  if (!direct->memory_.ok() && settings.memory_bytes > 0 && request.self == 0) {
     Log(LogLevel::kWarning, direct->groups_.self(), direct->memory_.status().message());
   }
   return direct;
+}
+
+absl::Status NcclDirect::Prepare(const CallInfo& info, const std::shared_ptr<const NcclLibrary>& library) {
+  RONDA_ASSIGN_OR_RETURN(entry_, groups_.For(info, Members(info, self_, size_)));
+  return memory_.ok() ? MakeMemory(library, info.limits) : absl::OkStatus();
 }
 
 absl::Status NcclDirect::MakeMemory(const std::shared_ptr<const NcclLibrary>& library, const WaitLimits& limits) {

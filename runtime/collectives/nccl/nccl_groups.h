@@ -69,6 +69,8 @@ class NcclGroups {
     absl::Duration init_deadline = absl::Minutes(1);
     absl::Duration end_deadline = absl::Seconds(5);  // how long peers have to finalize their communicators
     std::function<absl::Status()> job_failure;
+    // Records a failure of the job. RegisterInTime calls it before an abort. May be nullptr if that is not called.
+    std::function<void(const absl::Status&)> fail_job;
   };
 
   // One group's communicators. Owned by NcclGroups.

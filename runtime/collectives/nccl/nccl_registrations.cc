@@ -88,7 +88,7 @@ void NcclGroups::WatchRegistration(const Entry& entry, const WaitLimits& limits,
           absl::FormatDuration(deadline), ": one of them has not come to it"));
     }
     if (!failure.ok()) {
-      Fail(std::move(failure)).IgnoreError();
+      options_.fail_job(Fail(std::move(failure)));
       AbortAll();
       return;
     }

@@ -148,6 +148,7 @@ absl::StatusOr<std::unique_ptr<CallerLane>> Connect(const CallerLaneOpening& ope
         return Run(opening, "id", OpType::kBroadcast, bytes, nullptr, data).status();
       },
       .job_failure = opening.watch.job_failure,
+      .fail_job = opening.watch.fail_job,
       .process = agreement.process};
   RONDA_ASSIGN_OR_RETURN(std::unique_ptr<DirectTransport> transport, opening.support->ConnectDirectly(request));
   if (transport == nullptr) return nullptr;
