@@ -8,6 +8,7 @@
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "runtime/base/clock.h"
+#include "runtime/base/logging.h"
 #include "runtime/base/status_macros.h"
 #include "runtime/engine/device/rank_device.h"
 
@@ -29,11 +30,23 @@ LaneMemory::~LaneMemory() {
   // If the driver reports an error, the device does no more work.
   while (!device.is_abandoned() && ForgetPointsLocked().ok() && !points_.empty()) {
     if (MonotonicTime() - begin > device.timeout()) {
-      device.Abandon(absl::StrCat("work on the memory of lane ", options_.process_set, " does not end within ",
-                                  absl::FormatDuration(device.timeout())));
+      KeepLocked();
+      break;
     }
     absl::SleepFor(kPollInterval);
   }
+}
+
+void LaneMemory::KeepLocked() const {
+  static Mutex mu;
+  static auto* const kept = new std::vector<std::shared_ptr<std::byte>>();
+  const Device& device = *options_.device;
+  Log(LogLevel::kWarning, -1,
+      absl::StrCat(device.name(), ": work on the memory of lane ", options_.process_set, " has not ended within ",
+                   absl::FormatDuration(device.timeout()), ", so these ", options_.memory.bytes,
+                   " bytes stay allocated until the process ends: wait for the streams before closing the lane"));
+  const MutexLock lock(&mu);
+  kept->push_back(options_.memory.data);
 }
 
 absl::StatusOr<void*> LaneMemory::Allocate(size_t bytes, StreamHandle stream) {

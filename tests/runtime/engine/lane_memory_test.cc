@@ -378,5 +378,25 @@ TEST_F(LaneMemoryTest, LanesHaveNoMemoryUnlessRequested) {
   });
 }
 
+// The trainer's work behind which a block was freed may take long, and the process may go on after it.
+TEST(LaneMemoryEndTest, MemoryThatAStreamStillUsesIsKeptAndTheDeviceStaysUsable) {
+  const FakeCuda cuda(FakeCuda::Options{.devices = 1});
+  const std::shared_ptr<Device> device = *Device::Open(cuda.table(), 0);
+  device->set_timeout(absl::Milliseconds(1));
+  const std::unique_ptr<DeviceStream> stream = *DeviceStream::Create(device.get());
+  std::weak_ptr<std::byte> data;
+  StreamHold hold(stream->handle());
+  {
+    const std::shared_ptr<std::byte> bytes(new std::byte[kMiB], [](const std::byte* memory) { delete[] memory; });
+    data = bytes;
+    LaneMemory memory({.device = device, .memory = {.data = bytes, .bytes = kMiB}});
+    void* const block = memory.Allocate(1, stream->handle()).value();
+    EXPECT_EQ(memory.Free(block, stream->handle()), absl::OkStatus());
+  }
+  EXPECT_FALSE(data.expired());
+  hold.Release();
+  EXPECT_EQ(device->CheckUsable(), absl::OkStatus());
+}
+
 }  // namespace
 }  // namespace ronda::testing
