@@ -98,8 +98,9 @@ class LaneMemoryTest : public ::testing::Test {
   // Runs a job that must fail because the ranks' calls differ. `call` makes the call, and returns its status. The
   // failure of the job must match `matcher` on all ranks.
   template <typename Matcher>
-  void ExpectDifference(const std::function<absl::Status(DeviceRank&, Calls&)>& call, const Matcher& matcher) {
-    RunDeviceRanks({.size = 2, .lane_memory_mb = 1, .expects_failure = true}, [&](DeviceRank& rank) {
+  void ExpectDifference(const std::function<absl::Status(DeviceRank&, Calls&)>& call, const Matcher& matcher,
+                        int64_t memory_mb = 1) {
+    RunDeviceRanks({.size = 2, .lane_memory_mb = memory_mb, .expects_failure = true}, [&](DeviceRank& rank) {
       Calls calls(rank);
       call(rank, calls).IgnoreError();
       while (rank.runtime().failure().ok()) std::this_thread::yield();
@@ -218,6 +219,22 @@ TEST_F(LaneMemoryTest, DifferentOffsetsFailTheJobEvenIfNcclEndsTheCall) {
       },
       AllOf(HasSubstr("allreduce (4 x float32, memory 0, sum)"),
             HasSubstr("allreduce (4 x float32, memory 512 to 0, sum)")));
+}
+
+// The label of this call is longer than a name in the flight recorder, and only its last character differs.
+TEST_F(LaneMemoryTest, DifferenceAtTheEndOfALongLabelFailsTheJob) {
+  ExpectDifference(
+      [](DeviceRank& rank, Calls& calls) {
+        constexpr size_t kFloats = kMiB / sizeof(float);
+        const Block before(rank, calls.lane(), 10 * kFloats);
+        Block input(rank, calls.lane(), kFloats), output(rank, calls.lane(), kFloats);
+        Submission sum = Reduction(rank, input.data(), output.data(), kFloats / 2);
+        sum.request.dtype = DType::kFloat64;
+        sum.request.reduction = ronda::Reduction::kAverage;
+        sum.request.prescale = rank.rank() == 0 ? -1.23457e-100 : -1.23457e-101;
+        return calls.StatusOf(sum);
+      },
+      HasSubstr("131072 x float64, memory 10485760 to 11534336, average"), 16);
 }
 
 TEST_F(LaneMemoryTest, InsideOnOneRankAndOutsideOnAnotherFailsTheJob) {
