@@ -141,7 +141,8 @@ ronda_status ronda_lane_free(void* memory, void* stream);
 
 /* Functions as an allocator of PyTorch needs them (torch._C._cuda_customAllocator). They call ronda_lane_allocate(),
  * for the lane that the process set has at the time of the call, and ronda_lane_free(). The first function returns NULL
- * after an error, which ronda_last_error() describes, and also if `device` is not the lane's. */
+ * after an error, which ronda_last_error() describes, and also if `device` is not the lane's. The second function logs
+ * an error. */
 typedef void* (*ronda_lane_allocate_function)(size_t bytes, int device, void* stream);
 typedef void (*ronda_lane_free_function)(void* memory, size_t bytes, int device, void* stream);
 
