@@ -129,7 +129,7 @@ ronda_status ronda_lane_memory(ronda_process_set process_set, size_t* bytes);
 
 /* Sets `*memory` to a block of at least `bytes` bytes in the lane's memory, aligned to 512 bytes, for work on `stream`
  * (a cudaStream_t). Other streams may use the block after the work that `stream` has now.
- * Errors: RONDA_ERROR_INVALID_ARGUMENT (the lane is not open or has no memory; the text says why);
+ * Errors: RONDA_ERROR_INVALID_ARGUMENT (the lane is not open or has no memory; `stream` is being captured);
  * RONDA_ERROR_OUT_OF_MEMORY (the text has the sizes). */
 ronda_status ronda_lane_allocate(ronda_process_set process_set, size_t bytes, void* stream, void** memory);
 

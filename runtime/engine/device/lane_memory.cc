@@ -56,6 +56,7 @@ absl::StatusOr<void*> LaneMemory::Allocate(size_t bytes, StreamHandle stream) {
     return absl::FailedPreconditionError(
         absl::StrCat("lane ", options_.process_set, " has been closed, and its memory takes no more tensors"));
   }
+  RONDA_RETURN_IF_ERROR(IdOfStream(*options_.device, stream, kBesideCapture).status());
   const std::optional<size_t> offset = offsets_.Allocate(bytes);
   if (!offset.has_value()) return RefusalLocked(bytes);
   if (const absl::Status status = OrderLocked(stream); !status.ok()) {
@@ -103,10 +104,7 @@ void LaneMemory::Close() {
 }
 
 absl::Status LaneMemory::OrderLocked(StreamHandle stream) {
-  if (points_.empty()) return absl::OkStatus();
   RONDA_RETURN_IF_ERROR(ForgetPointsLocked());
-  if (points_.empty()) return absl::OkStatus();
-  RONDA_RETURN_IF_ERROR(IdOfStream(*options_.device, stream, kBesideCapture).status());
   for (const std::unique_ptr<DeviceEvent>& point : points_) RONDA_RETURN_IF_ERROR(point->OrderBefore(stream));
   return absl::OkStatus();
 }

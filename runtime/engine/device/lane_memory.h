@@ -47,7 +47,7 @@ class LaneMemory {
 
   // Returns a block of at least `bytes` bytes, aligned to OffsetAllocator::kAlignment, for work on `stream`.
   // Errors: RESOURCE_EXHAUSTED with the sizes and the setting; FAILED_PRECONDITION after Close(); INVALID_ARGUMENT if
-  // `stream` is being captured, and work on a freed block has not ended; INTERNAL for an error of the driver.
+  // `stream` is being captured; INTERNAL for an error of the driver.
   absl::StatusOr<void*> Allocate(size_t bytes, StreamHandle stream);
 
   // Frees the block, which the work that is now on `stream` may still use. Works after Close(), too.

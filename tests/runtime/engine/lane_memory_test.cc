@@ -18,6 +18,7 @@
 #include "tests/runtime/engine/device_job.h"
 #include "tests/runtime/engine/job.h"
 #include "tests/runtime/engine/lane_calls.h"
+#include "tests/testing/fake_cuda/fake_capture.h"
 #include "tests/testing/fake_nccl/load_fake_nccl.h"
 
 namespace ronda::testing {
@@ -29,6 +30,7 @@ using ::testing::HasSubstr;
 
 constexpr size_t kMiB = 1 << 20;
 constexpr size_t kCount = 4;
+constexpr int kGlobalMode = 0;  // cudaStreamCaptureModeGlobal, which forbids unsafe calls to all threads
 
 // A block of a lane's memory, for floats, which are written and read on the rank's stream.
 class Block {
@@ -310,6 +312,21 @@ TEST_F(LaneMemoryTest, FullMemoryIsAnErrorThatNamesTheSettingAndTheSizes) {
                       HasSubstr("the largest gap has 262144")));
     Block rest(rank, calls.lane(), kMiB / sizeof(float) / 4);
     EXPECT_EQ(memory->Free(rest.data() + 1, rank.stream()).code(), absl::StatusCode::kInvalidArgument);
+  });
+}
+
+// The result must not depend on whether the device has already ended the work on freed blocks.
+TEST_F(LaneMemoryTest, CapturedStreamGetsNoBlock) {
+  RunDeviceRanks({.size = 2, .lane_memory_mb = 1}, [](DeviceRank& rank) {
+    Calls calls(rank);
+    const std::shared_ptr<LaneMemory> memory = calls.lane().memory().value();
+    EXPECT_EQ(fake_cuda_begin_capture(rank.stream(), kGlobalMode), 0);
+    const absl::Status status = memory->Allocate(1, rank.stream()).status();
+    void* graph = nullptr;
+    EXPECT_EQ(fake_cuda_end_capture(rank.stream(), &graph), 0);
+    fake_cuda_destroy_graph(graph);
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_THAT(std::string(status.message()), HasSubstr("before or after the capture"));
   });
 }
 
