@@ -148,7 +148,7 @@ class DeviceSupport {
 
   // Returns the facts about this rank's device, from which all ranks choose a backend. The text has at most
   // kLongestFacts characters.
-  static constexpr size_t kLongestFacts = 384;
+  static constexpr size_t kLongestFacts = 448;
   virtual std::string Facts(Device& device) = 0;
 
   // Connects the devices of all ranks. Every rank must make this call at the same point in the sequence of calls.
