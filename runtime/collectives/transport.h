@@ -181,7 +181,8 @@ class DeviceSupport {
     // Records a failure of the job, unless it has one. Called before this rank ends its connections because of an
     // error: the other ranks then notice the end, and must not report it as the cause.
     std::function<void(const absl::Status&)> fail_job;
-    // What the process does after a failure of the job. If it goes on, Abort must be able to end the device's work.
+    // What the process does after a failure of the job during which a stream waits for a call, or the device has graphs
+    // with calls. If it goes on, Abort must be able to end the device's work.
     enum class AfterFailure : uint8_t { kGoesOn, kEnds } process = AfterFailure::kGoesOn;
   };
   virtual absl::StatusOr<std::unique_ptr<DirectTransport>> ConnectDirectly(const DirectRequest& request) = 0;

@@ -29,7 +29,7 @@ namespace ronda {
 
 // Whether NCCL may move data between windows by the devices' copy engines instead of kernels. An abort does not end a
 // copy that waits for another rank: the stream itself waits, and not a kernel. So use them only if the process ends
-// after a failure of the job.
+// after a failure of the job during which a stream waits for a call.
 enum class NcclCopyEngines : uint8_t { kUnused, kUsed };
 
 // Whether Ronda's own buffers are registered with NCCL as symmetric windows, whose memory has the same layout on all

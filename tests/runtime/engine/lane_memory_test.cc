@@ -153,7 +153,7 @@ TEST_F(LaneMemoryTest, CopyEnginesAreUsedIfAllProcessesEndAfterAFailure) {
     const int copies = FakeNcclCalls("copies");
     DeviceJobOptions options = {.size = 2, .lane_memory_mb = 1};
     options.runtime.stream_is_held = [](const std::string&) {};
-    if (!ends) options.runtime.stream_is_held = nullptr;
+    options.runtime.ends_when_held = ends;
     RunDeviceRanks(options, [](DeviceRank& rank) {
       Calls calls(rank);
       Block whole(rank, calls.lane(), 2 * kCount);
@@ -384,6 +384,7 @@ TEST_F(LaneMemoryTest, NcclWithoutWindowsOrBeforeThemUsesTheMemoryAllTheSame) {
     SetFakeNcclFaults(faults);
     DeviceJobOptions options = {.size = 2, .lane_memory_mb = 1};
     options.runtime.stream_is_held = [](const std::string&) {};
+    options.runtime.ends_when_held = true;
     RunDeviceRanks(options, [](DeviceRank& rank) {
       Calls calls(rank);
       Block block(rank, calls.lane());
