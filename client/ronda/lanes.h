@@ -113,9 +113,9 @@ ronda_status ronda_lane_exchange_async(const ronda_lane_exchange_args* args, ron
 
 /* -- The memory of a lane --
  *
- * With RONDA_LANE_MEMORY_MB on rank 0, each rank allocates that many MiB on its GPU when a lane opens, and all ranks of
- * the lane register this memory with NCCL together. NCCL can use such memory directly. From 2.28.7 on, NCCL has special
- * kernels for it, and copies without kernels. The ranks must be on one host.
+ * With RONDA_LANE_MEMORY_MB on the first rank of the process set, each rank of the set allocates that many MiB on its
+ * GPU when the lane opens, and all ranks of the lane register this memory with NCCL together. NCCL can use such memory
+ * directly. From 2.28.7 on, NCCL has special kernels for it, and copies without kernels. The ranks must be on one host.
  *
  * NCCL needs each buffer of a call to be in this memory on all ranks or on none, at the same place on all ranks. The
  * place depends only on the sequence of a rank's calls of ronda_lane_allocate() and ronda_lane_free(), so all ranks

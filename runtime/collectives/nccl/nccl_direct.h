@@ -57,9 +57,10 @@ class NcclDirect : public DirectTransport {
              SumOrder order, absl::StatusOr<DirectMemory> memory);
 
   // Makes the communicators and the memory. Errors: as Connect.
-  absl::Status Prepare(const CallInfo& info, const std::shared_ptr<const NcclLibrary>& library);
+  absl::Status Prepare(const DeviceSupport::DirectRequest& request, const std::shared_ptr<const NcclLibrary>& library);
   // Allocates the memory, and registers it together with the other ranks. Errors: as Connect.
-  absl::Status MakeMemory(const std::shared_ptr<const NcclLibrary>& library, const WaitLimits& limits);
+  absl::Status MakeMemory(const DeviceSupport::DirectRequest& request,
+                          const std::shared_ptr<const NcclLibrary>& library);
   StreamHandle StreamOf(const DirectCall& call) const { return call.stream == nullptr ? stream_ : call.stream; }
   NcclResult Enqueue(const DirectCall& call, const NcclFunctions& nccl, NcclHandle handle) const;
   NcclResult Reduce(const DirectCall& call, const NcclFunctions& nccl, NcclHandle handle) const;

@@ -60,7 +60,7 @@ class NcclGroups {
     std::shared_ptr<Device> device;
     std::shared_ptr<const NcclLibrary> library;
     NcclWindows windows = NcclWindows::kNone;                 // the same on all ranks
-    std::string without_windows = "RONDA_NCCL_WINDOWS=0";     // the setting on rank 0 that needs no windows
+    std::string without_windows = "RONDA_NCCL_WINDOWS=0";     // the first rank's setting that needs no windows
     NcclCopyEngines copy_engines = NcclCopyEngines::kUnused;  // the same on all ranks
     // Sends `bytes` bytes from the first member of the call's group to the other members. All `size` ranks must call
     // it.

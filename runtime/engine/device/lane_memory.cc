@@ -69,7 +69,7 @@ absl::StatusOr<void*> LaneMemory::Allocate(size_t bytes, StreamHandle stream) {
 absl::Status LaneMemory::RefusalLocked(size_t bytes) const {
   return absl::ResourceExhaustedError(absl::StrCat(
       "no room for ", bytes, " bytes in the memory of lane ", options_.process_set, ", which has ",
-      options_.memory.bytes, " bytes (RONDA_LANE_MEMORY_MB on rank 0): ", offsets_.used(),
+      options_.memory.bytes, " bytes (RONDA_LANE_MEMORY_MB on the first rank of its process set): ", offsets_.used(),
       " are in use, and the largest gap has ", offsets_.largest_gap(), ": raise the setting, or free tensors"));
 }
 

@@ -405,6 +405,17 @@ TEST_F(LaneMemoryTest, RanksWhoseCallsCannotBeComparedHaveNoMemory) {
   });
 }
 
+// Rank 0 has the setting.
+TEST_F(LaneMemoryTest, FirstRankOfTheProcessSetDecides) {
+  RunDeviceRanks({.size = 3, .lane_memory_mb = 1}, [](DeviceRank& rank) {
+    const ProcessSetId pair = AddSet(rank.runtime(), {1, 2});
+    if (rank.rank() == 0) return;
+    Calls calls(rank, pair);
+    EXPECT_THAT(std::string(calls.lane().memory().status().message()),
+                HasSubstr("RONDA_LANE_MEMORY_MB is 0 on rank 1"));
+  });
+}
+
 TEST_F(LaneMemoryTest, LanesHaveNoMemoryUnlessRequested) {
   RunDeviceRanks({.size = 2}, [](DeviceRank& rank) {
     Calls calls(rank);
