@@ -134,6 +134,11 @@ std::function<void(const std::string& why)> WhenAStreamIsHeld(const Config& conf
   return [grace = *grace, rank = config.job.rank](const std::string& why) { EndProcessAfter(grace, rank, why); };
 }
 
+// Returns whether the process ends after a call of WhenAStreamIsHeld()'s function.
+bool EndsWhenHeld(const Config& config) {
+  return WhenAStreamIsHeld(config) != nullptr && *config.devices.failure_grace != absl::InfiniteDuration();
+}
+
 // How long a member of an elastic job waits for its GPU to finish the work of a step. A member that abandons its GPU
 // loses the state on the GPU, and can no longer use the GPU. A member that takes longer than the other members is
 // killed by the launcher.
@@ -158,6 +163,7 @@ absl::StatusOr<std::unique_ptr<Session>> JoinJob(const ronda_options* options, E
                                                  .timeline_bytes = job_options.config.timeline.most_bytes,
                                                  .device_timeout = is_member ? kMemberDeviceTimeout : Device::kTimeout,
                                                  .stream_is_held = WhenAStreamIsHeld(job_options.config),
+                                                 .ends_when_held = EndsWhenHeld(job_options.config),
                                                  .device_hint = is_member ? PlaceOnHost() : std::nullopt},
                                                 std::move(job.topology), std::move(job.transport)),
                                 job_options.limits());

@@ -17,6 +17,7 @@
 #include "client/c_api_support.h"
 #include "client/lane_blocks.h"
 #include "client/session.h"
+#include "runtime/base/logging.h"
 #include "runtime/engine/device/caller_lane.h"
 #include "runtime/engine/device/lane_memory.h"
 
@@ -62,7 +63,12 @@ void* AllocateIn(size_t bytes, int device, void* stream) {
   return memory;
 }
 
-void Deallocate(void* memory, size_t /*bytes*/, int /*device*/, void* stream) { ronda_lane_free(memory, stream); }
+// The caller gets no status, so an error is logged.
+void Deallocate(void* memory, size_t /*bytes*/, int /*device*/, void* stream) {
+  if (ronda_lane_free(memory, stream) == RONDA_OK) return;
+  Log(LogLevel::kError, -1,
+      absl::StrCat("an allocator of ronda_lane_allocator() has not freed a block: ", ronda_last_error()));
+}
 
 template <ronda_process_set... kSets>
 constexpr auto AllocateFunctions(std::integer_sequence<ronda_process_set, kSets...>) {

@@ -39,10 +39,13 @@ constexpr size_t kLongestPeerReason = 100;
 // shorter.
 constexpr size_t kLongestHost = 110;
 
-// Returns the text that identifies the host in the encoded facts. A text that does not fit is replaced by its hash,
-// which is the same on all ranks. The hash is no secret, so its key need not be one.
-std::string HostField(const std::string& host) {
-  if (host.size() <= kLongestHost && !absl::StrContains(host, kSeparator)) return host;
+// The same for DeviceFacts::events. A HostId() with a boot id is shorter.
+constexpr size_t kLongestEvents = 80;
+
+// Returns a text that identifies a host in the encoded facts. A text that does not fit is replaced by its hash, which
+// is the same on all ranks. The hash is no secret, so its key need not be one.
+std::string HostField(const std::string& host, size_t longest) {
+  if (host.size() <= longest && !absl::StrContains(host, kSeparator)) return host;
   return absl::BytesToHexString(SecretProof("host", {"ronda.DeviceFacts.host", host}));
 }
 
@@ -149,10 +152,10 @@ absl::StatusOr<DeviceTransport> ConnectHierarchy(const DeviceSupport::Request& r
 std::string Encode(const DeviceFacts& facts, size_t longest) {
   const std::string why_no_peer =
       absl::StrReplaceAll(facts.why_no_peer.substr(0, kLongestPeerReason), {{absl::string_view(&kSeparator, 1), " "}});
-  const std::string fields =
-      absl::StrJoin({HostField(facts.host), facts.pci_bus, facts.uuid, facts.nccl, facts.wanted, facts.order,
-                     facts.windows, facts.in_place, facts.memory_mb, facts.events, why_no_peer, facts.why_no_nccl},
-                    absl::string_view(&kSeparator, 1));
+  const std::string fields = absl::StrJoin({HostField(facts.host, kLongestHost), facts.pci_bus, facts.uuid, facts.nccl,
+                                            facts.wanted, facts.order, facts.windows, facts.in_place, facts.memory_mb,
+                                            HostField(facts.events, kLongestEvents), why_no_peer, facts.why_no_nccl},
+                                           absl::string_view(&kSeparator, 1));
   return fields.substr(0, longest);
 }
 

@@ -41,8 +41,8 @@ struct DeviceFacts {
   friend bool operator==(const DeviceFacts&, const DeviceFacts&) = default;
 };
 
-// Encodes the facts in one line of at most `longest` characters. Shortens the reasons if necessary, and replaces a
-// `host` that is long or contains a tab by its hash.
+// Encodes the facts in one line of at most `longest` characters. Shortens the reasons if necessary, and replaces
+// `host` or `events` by its hash if it is long or contains a tab.
 std::string Encode(const DeviceFacts& facts, size_t longest);
 // Errors: INTERNAL if `text` is not a result of Encode().
 absl::StatusOr<DeviceFacts> DecodeDeviceFacts(absl::string_view text);

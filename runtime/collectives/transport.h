@@ -148,7 +148,7 @@ class DeviceSupport {
 
   // Returns the facts about this rank's device, from which all ranks choose a backend. The text has at most
   // kLongestFacts characters.
-  static constexpr size_t kLongestFacts = 384;
+  static constexpr size_t kLongestFacts = 448;
   virtual std::string Facts(Device& device) = 0;
 
   // Connects the devices of all ranks. Every rank must make this call at the same point in the sequence of calls.
@@ -178,7 +178,11 @@ class DeviceSupport {
     // Broadcasts bytes from the first member. All members must call it.
     std::function<absl::Status(const CallInfo& info, void* data, size_t bytes)> share;
     std::function<absl::Status()> job_failure;
-    // What the process does after a failure of the job. If it goes on, Abort must be able to end the device's work.
+    // Records a failure of the job, unless it has one. Called before this rank ends its connections because of an
+    // error: the other ranks then notice the end, and must not report it as the cause.
+    std::function<void(const absl::Status&)> fail_job;
+    // What the process does after a failure of the job during which a stream waits for a call, or the device has graphs
+    // with calls. If it goes on, Abort must be able to end the device's work.
     enum class AfterFailure : uint8_t { kGoesOn, kEnds } process = AfterFailure::kGoesOn;
   };
   virtual absl::StatusOr<std::unique_ptr<DirectTransport>> ConnectDirectly(const DirectRequest& request) = 0;

@@ -62,6 +62,7 @@ DeviceWatch::Options Runtime::MakeWatchOptions() {
           .job_failure = [this] { return transport_.control->failure(); },
           .fail_job = [this](const absl::Status& status) { Abandon(status); },
           .stream_is_held = options_.stream_is_held,
+          .ends_when_held = options_.ends_when_held,
           .idle = [this] { WakeForShutdown(); }};
 }
 

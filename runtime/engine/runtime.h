@@ -66,6 +66,7 @@ class Runtime {
     // function once, with the reason. The waiting streams never continue, and the process can no longer use the device,
     // so it should end. The function must not block. If it is nullptr, the streams continue with undefined data.
     std::function<void(const std::string& why)> stream_is_held = nullptr;
+    bool ends_when_held = false;  // whether the process ends after a call of stream_is_held
     // If other ranks have tensors on a device but this rank has none, it uses device number `device_hint` modulo the
     // number of devices. If it is unset, the local rank is the hint. An elastic job sets it, because in such a job the
     // local rank may change, but the device of the process must not.

@@ -382,6 +382,18 @@ TEST_F(LaneMemoryTest, AllocatorForPyTorchUsesTheLaneOfItsProcessSet) {
   });
 }
 
+TEST_F(LaneMemoryTest, AllocatorLogsABlockThatItCannotFree) {
+  ::testing::internal::CaptureStderr();
+  ronda::run_threads(1, [] {
+    ronda_lane_allocate_function allocate = nullptr;
+    ronda_lane_free_function release = nullptr;
+    ASSERT_EQ(ronda_lane_allocator(0, &allocate, &release), RONDA_OK) << ronda_last_error();
+    int elsewhere = 0;
+    release(&elsewhere, sizeof(elsewhere), 0, nullptr);
+  });
+  EXPECT_THAT(::testing::internal::GetCapturedStderr(), HasSubstr("has not freed a block: ronda_lane_free: no block"));
+}
+
 TEST_F(LaneMemoryTest, WrongArgumentsAreRefused) {
   ronda::run_threads(kRanks, [] {
     const FakeGpuStream stream(ronda::rank());

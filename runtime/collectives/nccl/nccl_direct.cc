@@ -38,10 +38,13 @@ NcclResult EnqueueReduction(const DirectCall& call, NcclDataType type, NcclRedOp
   }
 }
 
-// Returns the wanted memory without its data, or the reason why the ranks get no memory. The result is the same on all
-// ranks.
-absl::StatusOr<DirectMemory> PlanMemory(const NcclLibrary& library, const NcclDirect::Settings& settings) {
-  if (settings.memory_bytes == 0) return absl::FailedPreconditionError("RONDA_LANE_MEMORY_MB is 0 on rank 0");
+// Returns the memory that the settings of rank `first` want, without its data, or the reason why the ranks get no
+// memory. The result is the same on all ranks.
+absl::StatusOr<DirectMemory> PlanMemory(const NcclLibrary& library, const NcclDirect::Settings& settings,
+                                        RankId first) {
+  if (settings.memory_bytes == 0) {
+    return absl::FailedPreconditionError(absl::StrCat("RONDA_LANE_MEMORY_MB is 0 on rank ", first));
+  }
   if (!HasNcclMemory(library.functions)) {
     return absl::FailedPreconditionError(
         absl::StrCat("RONDA_LANE_MEMORY_MB needs NCCL 2.19 or later, and this is ", library.version));
@@ -77,31 +80,39 @@ NcclDirect::NcclDirect(const DeviceSupport::DirectRequest& request, const std::s
                .copy_engines = EnginesFor(request, memory_),
                .share = request.share,
                .init_deadline = kInitDeadline,
-               .job_failure = request.job_failure}) {}
+               .job_failure = request.job_failure,
+               .fail_job = request.fail_job}) {}
 
 absl::StatusOr<std::unique_ptr<NcclDirect>> NcclDirect::Connect(const DeviceSupport::DirectRequest& request,
                                                                 std::shared_ptr<const NcclLibrary> library,
                                                                 const Settings& settings) {
-  std::unique_ptr<NcclDirect> direct(new NcclDirect(request, library, settings.order, PlanMemory(*library, settings)));
-  const Members members(request.info, request.self, direct->size_);
-  RONDA_ASSIGN_OR_RETURN(direct->entry_, direct->groups_.For(request.info, members));
-  if (direct->memory_.ok()) {
-    if (const absl::Status made = direct->MakeMemory(library, request.info.limits); !made.ok()) {
-      direct->Abort();  // the other ranks do not end their communicators yet
-      return made;
-    }
-  } else if (settings.memory_bytes > 0 && request.self == 0) {
+  std::unique_ptr<NcclDirect> direct(
+      new NcclDirect(request, library, settings.order, PlanMemory(*library, settings, request.members.front())));
+  if (const absl::Status status = direct->Prepare(request, library); !status.ok()) {
+    request.fail_job(status);  // first, because the abort gives the other ranks errors of NCCL
+    direct->Abort();           // the other ranks do not end their communicators yet
+    return status;
+  }
+  if (!direct->memory_.ok() && settings.memory_bytes > 0 && request.self == 0) {
     Log(LogLevel::kWarning, direct->groups_.self(), direct->memory_.status().message());
   }
   return direct;
 }
 
-absl::Status NcclDirect::MakeMemory(const std::shared_ptr<const NcclLibrary>& library, const WaitLimits& limits) {
-  RONDA_ASSIGN_OR_RETURN(std::byte* const data, AllocateNcclMemory(*device_, library->functions, memory_->bytes,
-                                                                   "a lane (RONDA_LANE_MEMORY_MB on rank 0)"));
+absl::Status NcclDirect::Prepare(const DeviceSupport::DirectRequest& request,
+                                 const std::shared_ptr<const NcclLibrary>& library) {
+  RONDA_ASSIGN_OR_RETURN(entry_, groups_.For(request.info, Members(request.info, self_, size_)));
+  return memory_.ok() ? MakeMemory(request, library) : absl::OkStatus();
+}
+
+absl::Status NcclDirect::MakeMemory(const DeviceSupport::DirectRequest& request,
+                                    const std::shared_ptr<const NcclLibrary>& library) {
+  const std::string purpose = absl::StrCat("a lane (RONDA_LANE_MEMORY_MB on rank ", request.members.front(), ")");
+  RONDA_ASSIGN_OR_RETURN(std::byte* const data,
+                         AllocateNcclMemory(*device_, library->functions, memory_->bytes, purpose));
   memory_->data = std::shared_ptr<std::byte>(
       data, [device = device_, library](std::byte* memory) { FreeNcclMemory(*device, library->functions, memory); });
-  return groups_.RegisterInTime(entry_, data, memory_->bytes, limits);
+  return groups_.RegisterInTime(entry_, data, memory_->bytes, request.info.limits);
 }
 
 bool NcclDirect::Reduces(DType dtype, ReduceOp reduction, const kernels::Scale& scale) const {

@@ -29,7 +29,7 @@ namespace ronda {
 
 // Whether NCCL may move data between windows by the devices' copy engines instead of kernels. An abort does not end a
 // copy that waits for another rank: the stream itself waits, and not a kernel. So use them only if the process ends
-// after a failure of the job.
+// after a failure of the job during which a stream waits for a call.
 enum class NcclCopyEngines : uint8_t { kUnused, kUsed };
 
 // Whether Ronda's own buffers are registered with NCCL as symmetric windows, whose memory has the same layout on all
@@ -60,7 +60,7 @@ class NcclGroups {
     std::shared_ptr<Device> device;
     std::shared_ptr<const NcclLibrary> library;
     NcclWindows windows = NcclWindows::kNone;                 // the same on all ranks
-    std::string without_windows = "RONDA_NCCL_WINDOWS=0";     // the setting on rank 0 that needs no windows
+    std::string without_windows = "RONDA_NCCL_WINDOWS=0";     // the first rank's setting that needs no windows
     NcclCopyEngines copy_engines = NcclCopyEngines::kUnused;  // the same on all ranks
     // Sends `bytes` bytes from the first member of the call's group to the other members. All `size` ranks must call
     // it.
@@ -69,6 +69,8 @@ class NcclGroups {
     absl::Duration init_deadline = absl::Minutes(1);
     absl::Duration end_deadline = absl::Seconds(5);  // how long peers have to finalize their communicators
     std::function<absl::Status()> job_failure;
+    // Records a failure of the job. RegisterInTime calls it before an abort. May be nullptr if that is not called.
+    std::function<void(const absl::Status&)> fail_job;
   };
 
   // One group's communicators. Owned by NcclGroups.

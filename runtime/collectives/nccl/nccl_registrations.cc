@@ -88,7 +88,7 @@ void NcclGroups::WatchRegistration(const Entry& entry, const WaitLimits& limits,
           absl::FormatDuration(deadline), ": one of them has not come to it"));
     }
     if (!failure.ok()) {
-      Fail(std::move(failure)).IgnoreError();
+      options_.fail_job(Fail(std::move(failure)));
       AbortAll();
       return;
     }
@@ -121,8 +121,8 @@ absl::Status NcclGroups::RegisterLocally(Entry* entry, void* memory, size_t byte
 // is then not registered at all.
 absl::Status NcclGroups::RegisterWindow(Entry* entry, void* memory, size_t bytes) {
   void* window = nullptr;
-  const std::string doing =
-      absl::StrCat("registering memory as a window (", options_.without_windows, " on rank 0 does without)");
+  const std::string doing = absl::StrCat("registering memory as a window (", options_.without_windows, " on rank ",
+                                         JobRank(0), " does without)");
   const Wait wait = {.doing = doing};
   RONDA_RETURN_IF_ERROR(CallChild(entry, wait, [&](NcclHandle handle) {
     return nccl_.CommWindowRegister(handle, memory, bytes, &window, kNcclSymmetricWindow);

@@ -34,6 +34,16 @@ std::string CallName(uint64_t number, ProcessSetId lane) {
 // Returns "call 17 of lane 1" for a call's label.
 absl::string_view CallPart(absl::string_view label) { return label.substr(0, label.find(": ")); }
 
+// Returns a label that fits into the flight recorder, from which the other ranks read it. A hash of the whole label
+// replaces the end of a longer one, so that labels that differ stay different.
+std::string FitForRecorder(std::string label) {
+  if (label.size() <= FlightRecorder::kNameBytes) return label;
+  uint64_t hash = 14695981039346656037U;  // FNV-1a, which is the same on all ranks
+  for (const char each : label) hash = (hash ^ static_cast<unsigned char>(each)) * 1099511628211U;
+  const std::string end = absl::StrCat("... #", absl::Hex(hash, absl::kZeroPad16));
+  return absl::StrCat(label.substr(0, FlightRecorder::kNameBytes - end.size()), end);
+}
+
 // Returns the words that precede the root in the label of an operation.
 const char* Preposition(OpType op) {
   const bool is_to_root = op == OpType::kReduce || op == OpType::kGather;
@@ -224,7 +234,7 @@ DirectCall CallerLane::CallOf(const Submission& submission) const {
 absl::StatusOr<std::shared_ptr<Handle>> CallerLane::Submit(Submission* submission) {
   TensorRequest& request = submission->request;
   const MutexLock lock(&calls_mu_);
-  request.name = LabelOf(calls_ + 1, *submission);
+  request.name = FitForRecorder(LabelOf(calls_ + 1, *submission));
   std::vector<const void*> buffers;
   for (const void* buffer : {submission->input, static_cast<const void*>(submission->output)}) {
     if (buffer != nullptr && (buffers.empty() || buffers.front() != buffer)) buffers.push_back(buffer);
@@ -239,7 +249,7 @@ absl::StatusOr<std::shared_ptr<Handle>> CallerLane::Submit(Submission* submissio
 absl::StatusOr<std::shared_ptr<Handle>> CallerLane::Exchange(const LaneExchange& exchange) {
   RONDA_RETURN_IF_ERROR(CheckExchange(exchange, *options_.members, options_.watch.rank));
   const MutexLock lock(&calls_mu_);
-  const std::string label = LabelOf(calls_ + 1, exchange);
+  const std::string label = FitForRecorder(LabelOf(calls_ + 1, exchange));
   const CallInfo info = {.label = label, .op = exchange.op, .limits = exchange.limits.value_or(options_.limits)};
   return Start({.call = {.info = info, .dtype = exchange.dtype, .sends = exchange.sends, .receives = exchange.receives},
                 .bytes = BytesSent(exchange),
@@ -279,7 +289,7 @@ absl::StatusOr<std::shared_ptr<Handle>> CallerLane::Capture(Prepared prepared) {
     const MutexLock lock(&mu_);
     captured_ = captured;
   }
-  const std::string label = absl::StrCat(prepared.call.info.label, kCaptured);
+  const std::string label = FitForRecorder(absl::StrCat(prepared.call.info.label, kCaptured));
   prepared.call.info.label = label;
   std::shared_ptr<Handle> handle = MakeHandle(label);
   // The call counts even if the capture fails: the other ranks capture it too, and count it.
@@ -452,7 +462,6 @@ absl::Status CallerLane::CompareParts(OpType op, absl::string_view label, RankId
 
 absl::Status CallerLane::CompareLabels(OpType op, absl::string_view label, RankId peer,
                                        absl::Span<const FlightEvent> events) const {
-  label = ShortName(label, FlightRecorder::kNameBytes);
   const absl::string_view call = label.substr(0, label.find(": ") + 2);
   for (const FlightEvent& event : events) {
     if (!absl::StartsWith(event.name, call) || (event.op == op && event.name == label)) continue;

@@ -99,8 +99,8 @@ bool CanAll(const CallerLaneOpening& opening, std::vector<std::string>& texts) {
 
 std::string TextOf(const CallerLaneOpening& opening, const absl::StatusOr<Resources>& own) {
   if (!own.ok()) return absl::StrCat(kCannot, own.status().message());
-  return absl::StrCat(kCan, opening.earlier_calls, kEnd, opening.watch.stream_is_held == nullptr ? "" : kProcessEnds,
-                      kEnd, own->facts);
+  return absl::StrCat(kCan, opening.earlier_calls, kEnd, opening.watch.ends_when_held ? kProcessEnds : "", kEnd,
+                      own->facts);
 }
 
 // What follows from the texts of all members, and is the same on all of them.
@@ -148,6 +148,7 @@ absl::StatusOr<std::unique_ptr<CallerLane>> Connect(const CallerLaneOpening& ope
         return Run(opening, "id", OpType::kBroadcast, bytes, nullptr, data).status();
       },
       .job_failure = opening.watch.job_failure,
+      .fail_job = opening.watch.fail_job,
       .process = agreement.process};
   RONDA_ASSIGN_OR_RETURN(std::unique_ptr<DirectTransport> transport, opening.support->ConnectDirectly(request));
   if (transport == nullptr) return nullptr;

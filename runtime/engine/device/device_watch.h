@@ -56,6 +56,7 @@ class DeviceWatch {
     // device (Device::Hold) instead of aborting the work in flight. It then calls this function once, with the failure
     // and what the stream waits for.
     std::function<void(const std::string& why)> stream_is_held;
+    bool ends_when_held = false;                           // whether the process ends after a call of stream_is_held
     absl::Duration setup_deadline = absl::ZeroDuration();  // DeviceTransport's
     // Called for each bucket that the device has carried out, after the bucket has been settled. May be nullptr.
     std::function<void(DeviceCompletion&)> carried_out;

@@ -8,6 +8,7 @@
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "runtime/base/clock.h"
+#include "runtime/base/logging.h"
 #include "runtime/base/status_macros.h"
 #include "runtime/engine/device/rank_device.h"
 
@@ -29,11 +30,23 @@ LaneMemory::~LaneMemory() {
   // If the driver reports an error, the device does no more work.
   while (!device.is_abandoned() && ForgetPointsLocked().ok() && !points_.empty()) {
     if (MonotonicTime() - begin > device.timeout()) {
-      device.Abandon(absl::StrCat("work on the memory of lane ", options_.process_set, " does not end within ",
-                                  absl::FormatDuration(device.timeout())));
+      KeepLocked();
+      break;
     }
     absl::SleepFor(kPollInterval);
   }
+}
+
+void LaneMemory::KeepLocked() const {
+  static Mutex mu;
+  static auto* const kept = new std::vector<std::shared_ptr<std::byte>>();
+  const Device& device = *options_.device;
+  Log(LogLevel::kWarning, -1,
+      absl::StrCat(device.name(), ": work on the memory of lane ", options_.process_set, " has not ended within ",
+                   absl::FormatDuration(device.timeout()), ", so these ", options_.memory.bytes,
+                   " bytes stay allocated until the process ends: wait for the streams before closing the lane"));
+  const MutexLock lock(&mu);
+  kept->push_back(options_.memory.data);
 }
 
 absl::StatusOr<void*> LaneMemory::Allocate(size_t bytes, StreamHandle stream) {
@@ -43,6 +56,7 @@ absl::StatusOr<void*> LaneMemory::Allocate(size_t bytes, StreamHandle stream) {
     return absl::FailedPreconditionError(
         absl::StrCat("lane ", options_.process_set, " has been closed, and its memory takes no more tensors"));
   }
+  RONDA_RETURN_IF_ERROR(IdOfStream(*options_.device, stream, kBesideCapture).status());
   const std::optional<size_t> offset = offsets_.Allocate(bytes);
   if (!offset.has_value()) return RefusalLocked(bytes);
   if (const absl::Status status = OrderLocked(stream); !status.ok()) {
@@ -55,7 +69,7 @@ absl::StatusOr<void*> LaneMemory::Allocate(size_t bytes, StreamHandle stream) {
 absl::Status LaneMemory::RefusalLocked(size_t bytes) const {
   return absl::ResourceExhaustedError(absl::StrCat(
       "no room for ", bytes, " bytes in the memory of lane ", options_.process_set, ", which has ",
-      options_.memory.bytes, " bytes (RONDA_LANE_MEMORY_MB on rank 0): ", offsets_.used(),
+      options_.memory.bytes, " bytes (RONDA_LANE_MEMORY_MB on the first rank of its process set): ", offsets_.used(),
       " are in use, and the largest gap has ", offsets_.largest_gap(), ": raise the setting, or free tensors"));
 }
 
@@ -90,10 +104,7 @@ void LaneMemory::Close() {
 }
 
 absl::Status LaneMemory::OrderLocked(StreamHandle stream) {
-  if (points_.empty()) return absl::OkStatus();
   RONDA_RETURN_IF_ERROR(ForgetPointsLocked());
-  if (points_.empty()) return absl::OkStatus();
-  RONDA_RETURN_IF_ERROR(IdOfStream(*options_.device, stream, kBesideCapture).status());
   for (const std::unique_ptr<DeviceEvent>& point : points_) RONDA_RETURN_IF_ERROR(point->OrderBefore(stream));
   return absl::OkStatus();
 }

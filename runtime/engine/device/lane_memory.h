@@ -40,13 +40,14 @@ class LaneMemory {
 
   explicit LaneMemory(Options options);
 
-  // Frees the memory when the device has passed the points of all freed blocks. If this takes too long, abandons the
-  // device (Device::Abandon). REQUIRES: no block is in use, and the communicator has ended.
+  // Frees the memory when the device has passed the points of all freed blocks. If this takes longer than
+  // Device::timeout(), never frees the memory: the trainer's work may go on. REQUIRES: no block is in use, and the
+  // communicator has ended.
   ~LaneMemory();
 
   // Returns a block of at least `bytes` bytes, aligned to OffsetAllocator::kAlignment, for work on `stream`.
   // Errors: RESOURCE_EXHAUSTED with the sizes and the setting; FAILED_PRECONDITION after Close(); INVALID_ARGUMENT if
-  // `stream` is being captured, and work on a freed block has not ended; INTERNAL for an error of the driver.
+  // `stream` is being captured; INTERNAL for an error of the driver.
   absl::StatusOr<void*> Allocate(size_t bytes, StreamHandle stream);
 
   // Frees the block, which the work that is now on `stream` may still use. Works after Close(), too.
@@ -69,6 +70,8 @@ class LaneMemory {
   absl::Status OrderLocked(StreamHandle stream) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Forgets the points that the device has passed.
   absl::Status ForgetPointsLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Keeps the memory allocated until the process ends.
+  void KeepLocked() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::Status RefusalLocked(size_t bytes) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   const Options options_;

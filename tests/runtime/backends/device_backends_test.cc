@@ -166,6 +166,26 @@ TEST(DeviceBackendsTest, FactsSurviveTheirWayAndLoseOnlyTheEndOfTheReason) {
   EXPECT_FALSE(DecodeDeviceFacts("h").ok());
 }
 
+TEST(DeviceBackendsTest, LongestFactsFit) {
+  const DeviceFacts facts = {.host = std::string(110, 'h'),
+                             .pci_bus = std::string(sizeof(ronda_cuda_device::pci_bus) - 1, '0'),
+                             .uuid = std::string(sizeof(ronda_cuda_device::uuid) - 1, 'u'),
+                             .nccl = "21474.83.64",
+                             .wanted = "hierarchical-nccl",
+                             .why_no_peer = std::string(100, 'x'),
+                             .order = "ranks",
+                             .windows = "symmetric",
+                             .events = std::string(80, 'e'),
+                             .memory_mb = "1048576",
+                             .in_place = "adjacent"};
+  const absl::StatusOr<DeviceFacts> decoded = DecodeDeviceFacts(Encode(facts, DeviceSupport::kLongestFacts));
+  ASSERT_EQ(decoded.status(), absl::OkStatus());
+  EXPECT_EQ(*decoded, facts);
+  DeviceFacts longer = facts;
+  longer.events = std::string(300, 'e');
+  EXPECT_EQ(DecodeDeviceFacts(Encode(longer, DeviceSupport::kLongestFacts))->in_place, "adjacent");
+}
+
 // NCCL_HOSTID may be any text. Only the comparison of two hosts' texts counts.
 TEST(DeviceBackendsTest, AnyTextMayIdentifyAHost) {
   const auto after_way = [](const std::string& host) {

@@ -18,6 +18,7 @@
 #include "tests/runtime/engine/device_job.h"
 #include "tests/runtime/engine/job.h"
 #include "tests/runtime/engine/lane_calls.h"
+#include "tests/testing/fake_cuda/fake_capture.h"
 #include "tests/testing/fake_nccl/load_fake_nccl.h"
 
 namespace ronda::testing {
@@ -29,6 +30,7 @@ using ::testing::HasSubstr;
 
 constexpr size_t kMiB = 1 << 20;
 constexpr size_t kCount = 4;
+constexpr int kGlobalMode = 0;  // cudaStreamCaptureModeGlobal, which forbids unsafe calls to all threads
 
 // A block of a lane's memory, for floats, which are written and read on the rank's stream.
 class Block {
@@ -98,8 +100,9 @@ class LaneMemoryTest : public ::testing::Test {
   // Runs a job that must fail because the ranks' calls differ. `call` makes the call, and returns its status. The
   // failure of the job must match `matcher` on all ranks.
   template <typename Matcher>
-  void ExpectDifference(const std::function<absl::Status(DeviceRank&, Calls&)>& call, const Matcher& matcher) {
-    RunDeviceRanks({.size = 2, .lane_memory_mb = 1, .expects_failure = true}, [&](DeviceRank& rank) {
+  void ExpectDifference(const std::function<absl::Status(DeviceRank&, Calls&)>& call, const Matcher& matcher,
+                        int64_t memory_mb = 1) {
+    RunDeviceRanks({.size = 2, .lane_memory_mb = memory_mb, .expects_failure = true}, [&](DeviceRank& rank) {
       Calls calls(rank);
       call(rank, calls).IgnoreError();
       while (rank.runtime().failure().ok()) std::this_thread::yield();
@@ -150,7 +153,7 @@ TEST_F(LaneMemoryTest, CopyEnginesAreUsedIfAllProcessesEndAfterAFailure) {
     const int copies = FakeNcclCalls("copies");
     DeviceJobOptions options = {.size = 2, .lane_memory_mb = 1};
     options.runtime.stream_is_held = [](const std::string&) {};
-    if (!ends) options.runtime.stream_is_held = nullptr;
+    options.runtime.ends_when_held = ends;
     RunDeviceRanks(options, [](DeviceRank& rank) {
       Calls calls(rank);
       Block whole(rank, calls.lane(), 2 * kCount);
@@ -218,6 +221,22 @@ TEST_F(LaneMemoryTest, DifferentOffsetsFailTheJobEvenIfNcclEndsTheCall) {
       },
       AllOf(HasSubstr("allreduce (4 x float32, memory 0, sum)"),
             HasSubstr("allreduce (4 x float32, memory 512 to 0, sum)")));
+}
+
+// The label of this call is longer than a name in the flight recorder, and only its last character differs.
+TEST_F(LaneMemoryTest, DifferenceAtTheEndOfALongLabelFailsTheJob) {
+  ExpectDifference(
+      [](DeviceRank& rank, Calls& calls) {
+        constexpr size_t kFloats = kMiB / sizeof(float);
+        const Block before(rank, calls.lane(), 10 * kFloats);
+        Block input(rank, calls.lane(), kFloats), output(rank, calls.lane(), kFloats);
+        Submission sum = Reduction(rank, input.data(), output.data(), kFloats / 2);
+        sum.request.dtype = DType::kFloat64;
+        sum.request.reduction = ronda::Reduction::kAverage;
+        sum.request.prescale = rank.rank() == 0 ? -1.23457e-100 : -1.23457e-101;
+        return calls.StatusOf(sum);
+      },
+      HasSubstr("131072 x float64, memory 10485760 to 11534336, average"), 16);
 }
 
 TEST_F(LaneMemoryTest, InsideOnOneRankAndOutsideOnAnotherFailsTheJob) {
@@ -296,6 +315,21 @@ TEST_F(LaneMemoryTest, FullMemoryIsAnErrorThatNamesTheSettingAndTheSizes) {
   });
 }
 
+// The result must not depend on whether the device has already ended the work on freed blocks.
+TEST_F(LaneMemoryTest, CapturedStreamGetsNoBlock) {
+  RunDeviceRanks({.size = 2, .lane_memory_mb = 1}, [](DeviceRank& rank) {
+    Calls calls(rank);
+    const std::shared_ptr<LaneMemory> memory = calls.lane().memory().value();
+    EXPECT_EQ(fake_cuda_begin_capture(rank.stream(), kGlobalMode), 0);
+    const absl::Status status = memory->Allocate(1, rank.stream()).status();
+    void* graph = nullptr;
+    EXPECT_EQ(fake_cuda_end_capture(rank.stream(), &graph), 0);
+    fake_cuda_destroy_graph(graph);
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_THAT(std::string(status.message()), HasSubstr("before or after the capture"));
+  });
+}
+
 TEST_F(LaneMemoryTest, BlocksOutliveTheLane) {
   RunDeviceRanks({.size = 2, .lane_memory_mb = 1}, [](DeviceRank& rank) {
     Calls calls(rank);
@@ -350,6 +384,7 @@ TEST_F(LaneMemoryTest, NcclWithoutWindowsOrBeforeThemUsesTheMemoryAllTheSame) {
     SetFakeNcclFaults(faults);
     DeviceJobOptions options = {.size = 2, .lane_memory_mb = 1};
     options.runtime.stream_is_held = [](const std::string&) {};
+    options.runtime.ends_when_held = true;
     RunDeviceRanks(options, [](DeviceRank& rank) {
       Calls calls(rank);
       Block block(rank, calls.lane());
@@ -370,12 +405,43 @@ TEST_F(LaneMemoryTest, RanksWhoseCallsCannotBeComparedHaveNoMemory) {
   });
 }
 
+// Rank 0 has the setting.
+TEST_F(LaneMemoryTest, FirstRankOfTheProcessSetDecides) {
+  RunDeviceRanks({.size = 3, .lane_memory_mb = 1}, [](DeviceRank& rank) {
+    const ProcessSetId pair = AddSet(rank.runtime(), {1, 2});
+    if (rank.rank() == 0) return;
+    Calls calls(rank, pair);
+    EXPECT_THAT(std::string(calls.lane().memory().status().message()),
+                HasSubstr("RONDA_LANE_MEMORY_MB is 0 on rank 1"));
+  });
+}
+
 TEST_F(LaneMemoryTest, LanesHaveNoMemoryUnlessRequested) {
   RunDeviceRanks({.size = 2}, [](DeviceRank& rank) {
     Calls calls(rank);
     EXPECT_THAT(std::string(calls.lane().memory().status().message()),
                 HasSubstr("RONDA_LANE_MEMORY_MB is 0 on rank 0"));
   });
+}
+
+// The trainer's work behind which a block was freed may take long, and the process may go on after it.
+TEST(LaneMemoryEndTest, MemoryThatAStreamStillUsesIsKeptAndTheDeviceStaysUsable) {
+  const FakeCuda cuda(FakeCuda::Options{.devices = 1});
+  const std::shared_ptr<Device> device = *Device::Open(cuda.table(), 0);
+  device->set_timeout(absl::Milliseconds(1));
+  const std::unique_ptr<DeviceStream> stream = *DeviceStream::Create(device.get());
+  std::weak_ptr<std::byte> data;
+  StreamHold hold(stream->handle());
+  {
+    const std::shared_ptr<std::byte> bytes(new std::byte[kMiB], [](const std::byte* memory) { delete[] memory; });
+    data = bytes;
+    LaneMemory memory({.device = device, .memory = {.data = bytes, .bytes = kMiB}});
+    void* const block = memory.Allocate(1, stream->handle()).value();
+    EXPECT_EQ(memory.Free(block, stream->handle()), absl::OkStatus());
+  }
+  EXPECT_FALSE(data.expired());
+  hold.Release();
+  EXPECT_EQ(device->CheckUsable(), absl::OkStatus());
 }
 
 }  // namespace

@@ -113,9 +113,9 @@ ronda_status ronda_lane_exchange_async(const ronda_lane_exchange_args* args, ron
 
 /* -- The memory of a lane --
  *
- * With RONDA_LANE_MEMORY_MB on rank 0, each rank allocates that many MiB on its GPU when a lane opens, and all ranks of
- * the lane register this memory with NCCL together. NCCL can use such memory directly. From 2.28.7 on, NCCL has special
- * kernels for it, and copies without kernels. The ranks must be on one host.
+ * With RONDA_LANE_MEMORY_MB on the first rank of the process set, each rank of the set allocates that many MiB on its
+ * GPU when the lane opens, and all ranks of the lane register this memory with NCCL together. NCCL can use such memory
+ * directly. From 2.28.7 on, NCCL has special kernels for it, and copies without kernels. The ranks must be on one host.
  *
  * NCCL needs each buffer of a call to be in this memory on all ranks or on none, at the same place on all ranks. The
  * place depends only on the sequence of a rank's calls of ronda_lane_allocate() and ronda_lane_free(), so all ranks
@@ -129,7 +129,7 @@ ronda_status ronda_lane_memory(ronda_process_set process_set, size_t* bytes);
 
 /* Sets `*memory` to a block of at least `bytes` bytes in the lane's memory, aligned to 512 bytes, for work on `stream`
  * (a cudaStream_t). Other streams may use the block after the work that `stream` has now.
- * Errors: RONDA_ERROR_INVALID_ARGUMENT (the lane is not open or has no memory; the text says why);
+ * Errors: RONDA_ERROR_INVALID_ARGUMENT (the lane is not open or has no memory; `stream` is being captured);
  * RONDA_ERROR_OUT_OF_MEMORY (the text has the sizes). */
 ronda_status ronda_lane_allocate(ronda_process_set process_set, size_t bytes, void* stream, void** memory);
 
@@ -141,7 +141,8 @@ ronda_status ronda_lane_free(void* memory, void* stream);
 
 /* Functions as an allocator of PyTorch needs them (torch._C._cuda_customAllocator). They call ronda_lane_allocate(),
  * for the lane that the process set has at the time of the call, and ronda_lane_free(). The first function returns NULL
- * after an error, which ronda_last_error() describes, and also if `device` is not the lane's. */
+ * after an error, which ronda_last_error() describes, and also if `device` is not the lane's. The second function logs
+ * an error. */
 typedef void* (*ronda_lane_allocate_function)(size_t bytes, int device, void* stream);
 typedef void (*ronda_lane_free_function)(void* memory, size_t bytes, int device, void* stream);
 
