@@ -197,6 +197,16 @@ class LaneMemoryTest(unittest.TestCase):
         with self.assertRaisesRegex(ValueError, "no memory for tensors on cpu: .* GPU"):
             backend().allocate_tensor(1, dtype=torch.float32, device=torch.device("cpu"))
 
+    def test_a_torch_that_refuses_such_pools_has_no_memory(self):
+        group = dist.new_group(list(range(SIZE)))
+        refusal = RuntimeError("MemPool doesn't currently support expandable_segments.")
+        with mock.patch("torch.cuda.use_mem_pool", side_effect=refusal):
+            self.assertFalse(backend(group).supports_tensor_alloc(DEVICE))
+            with self.assertRaisesRegex(ValueError, "refuses: .* support expandable_segments"):
+                allocate(COUNT, group)
+        dist.destroy_process_group(group)
+        self.assertTrue(backend().supports_tensor_alloc(torch.device("cuda")))
+
     def test_tensors_outlive_their_group(self):
         group = dist.new_group(list(range(SIZE)))
         self.assertTrue(backend(group).supports_tensor_alloc(DEVICE))

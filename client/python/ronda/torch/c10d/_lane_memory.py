@@ -63,6 +63,7 @@ class LaneMemory:
         self._lane = lane
         self._process_set = process_set
         self._pool: Any = None
+        self._refusal: str | None = None  # of torch; None: not known yet
 
     def supports(self, device: Any) -> bool:
         """Returns whether allocate() works; the same on all ranks. Opens the lane, so all ranks
@@ -82,7 +83,23 @@ class LaneMemory:
             return f"this version of torch, {torch.__version__}, has no torch.cuda.MemPool"
         if not self._lane.open(device):
             return "the group has no lane (docs/gpu_lanes.md says when a group has one)"
-        return None if self._lane.memory else self._lane.why_no_memory
+        if not self._lane.memory:
+            return self._lane.why_no_memory
+        if self._refusal is None:
+            self._refusal = self._refusal_of_torch(device)
+        return self._refusal or None
+
+    def _refusal_of_torch(self, device: torch.device) -> str:
+        """Returns why torch cannot allocate in the memory, or "". Some versions refuse pools with
+        an allocator if the program uses expandable_segments.
+        """
+        try:
+            self._in_pool(1, torch.uint8, device)
+        except torch.cuda.OutOfMemoryError:
+            pass
+        except RuntimeError as error:
+            return f"torch {torch.__version__} refuses: {error}"
+        return ""
 
     @property
     def allocator(self) -> Any:
@@ -102,8 +119,6 @@ class LaneMemory:
             InvalidArgumentError: the lane has no memory, and the text says why; or torch has not
                 used it.
         """
-        if device.type == "cuda" and device.index is None:
-            device = torch.device("cuda", torch.cuda.current_device())
         obstacle = self._obstacle(device)
         if obstacle is not None:
             raise InvalidArgumentError(
@@ -132,6 +147,8 @@ class LaneMemory:
         return tensor
 
     def _in_pool(self, size: int, dtype: torch.dtype, device: torch.device) -> Tensor:
+        if device.index is None:
+            device = torch.device("cuda", torch.cuda.current_device())
         # A pool uses its allocator only on the device that is current when the pool is made.
         with torch.cuda.device(device):
             if self._pool is None:
