@@ -90,8 +90,8 @@ class LaneMemory:
         return self._refusal or None
 
     def _refusal_of_torch(self, device: torch.device) -> str:
-        """Returns why torch cannot allocate in the memory, or "". Some versions refuse pools that
-        have an allocator if the program uses expandable_segments.
+        """Returns why torch cannot allocate in the memory, or "". Some versions refuse pools with
+        an allocator if the program uses expandable_segments.
         """
         try:
             self._in_pool(1, torch.uint8, device)
