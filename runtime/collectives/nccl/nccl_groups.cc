@@ -217,14 +217,18 @@ absl::Status NcclGroups::AwaitReady(Entry* entry, const Wait& wait) {
     }
     if (const absl::Status failure = options_.job_failure(); !failure.ok()) return Fail(failure);
     if (waited > wait.limits.deadline) {
-      return Fail(absl::DeadlineExceededError(absl::StrCat(
-          "NCCL communicator of ", entry->Name(), ", on rank ", self(), ": ", wait.What(), " has taken longer than ",
-          absl::FormatDuration(wait.limits.deadline), ": one of them has not come to it")));
+      return Fail(TooLong(*entry, wait));
     }
     if (waited > wait.limits.warning && !std::exchange(is_reported, true)) Report(*entry, wait);
     absl::SleepFor(interval);
     interval = std::min(2 * interval, kLongestSleep);
   }
+}
+
+absl::Status NcclGroups::TooLong(const Entry& entry, const Wait& wait) const {
+  return absl::DeadlineExceededError(absl::StrCat(
+      "NCCL communicator of ", entry.Name(), ", on rank ", self(), ": ", wait.What(), " has taken longer than ",
+      absl::FormatDuration(wait.limits.deadline), ": one of them has not come to it"));
 }
 
 void NcclGroups::Report(const Entry& entry, const Wait& wait) const {

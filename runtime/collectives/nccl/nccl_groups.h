@@ -172,6 +172,8 @@ class NcclGroups {
   absl::Status AwaitReady(Entry* entry, const Wait& wait);
   // Returns whether NCCL has finished its current operation.
   absl::StatusOr<bool> IsReady(Entry* entry, const Wait& wait);
+  // Returns the error for a wait that is longer than its deadline.
+  absl::Status TooLong(const Entry& entry, const Wait& wait) const;
   void Report(const Entry& entry, const Wait& wait) const;
   // Records `failure` if it is the first failure. Returns the first failure.
   absl::Status Fail(absl::Status failure) const ABSL_LOCKS_EXCLUDED(mu_);
@@ -179,8 +181,9 @@ class NcclGroups {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::Status RegisterLocally(Entry* entry, void* memory, size_t bytes);
   absl::Status RegisterWindow(Entry* entry, void* memory, size_t bytes);
-  // Returns when `is_over` is set, and aborts the communicators if that takes too long or if the job has failed.
-  void WatchRegistration(const Entry& entry, const WaitLimits& limits, const std::atomic<bool>& is_over);
+  // Returns when `is_over` is set. Logs a wait longer than the warning timeout once. Aborts the communicators if the
+  // deadline has passed or the job has failed.
+  void WatchRegistration(const Entry& entry, const Wait& wait, const std::atomic<bool>& is_over);
   // Returns the communicator with which memory is registered.
   static NcclHandle OfCalls(const Entry& entry);
   // Deregisters the memory of all communicators. Returns false if the device has been abandoned.

@@ -66,32 +66,32 @@ absl::Status NcclGroups::Register(Entry* entry, void* memory, size_t bytes) {
 }
 
 absl::Status NcclGroups::RegisterInTime(Entry* entry, void* memory, size_t bytes, const WaitLimits& limits) {
+  Wait wait = {.doing = "registering memory", .limits = limits};
+  wait.limits.deadline = std::max(limits.deadline, options_.init_deadline);
   absl::Status status;
   std::atomic<bool> is_over = false;
   SideBySide({[&] {
                 const absl::Cleanup end = [&] { is_over.store(true); };
                 status = Register(entry, memory, bytes);
               },
-              [&] { WatchRegistration(*entry, limits, is_over); }})
+              [&] { WatchRegistration(*entry, wait, is_over); }})
       .Run();
   return status;
 }
 
-void NcclGroups::WatchRegistration(const Entry& entry, const WaitLimits& limits, const std::atomic<bool>& is_over) {
-  const absl::Duration deadline = std::max(limits.deadline, options_.init_deadline);
+void NcclGroups::WatchRegistration(const Entry& entry, const Wait& wait, const std::atomic<bool>& is_over) {
   const absl::Duration begin = MonotonicTime();
+  bool is_reported = false;
   while (!is_over.load()) {
+    const absl::Duration waited = MonotonicTime() - begin;
     absl::Status failure = options_.job_failure();
-    if (failure.ok() && MonotonicTime() - begin > deadline) {
-      failure = absl::DeadlineExceededError(absl::StrCat(
-          "NCCL communicator of ", entry.Name(), ", on rank ", self(), ": registering memory has taken longer than ",
-          absl::FormatDuration(deadline), ": one of them has not come to it"));
-    }
+    if (failure.ok() && waited > wait.limits.deadline) failure = TooLong(entry, wait);
     if (!failure.ok()) {
       options_.fail_job(Fail(std::move(failure)));
       AbortAll();
       return;
     }
+    if (waited > wait.limits.warning && !std::exchange(is_reported, true)) Report(entry, wait);
     absl::SleepFor(kPollInterval);
   }
 }

@@ -13,12 +13,15 @@
 
 #include "absl/time/clock.h"
 #include "runtime/collectives/inprocess/in_process_communicator.h"
+#include "runtime/collectives/nccl/nccl_memory.h"
 #include "runtime/control/inprocess/in_process_job.h"
 #include "tests/testing/fake_cuda/fake_cuda.h"
 #include "tests/testing/fake_nccl/load_fake_nccl.h"
 
 namespace ronda::testing {
 namespace {
+
+using ::testing::HasSubstr;
 
 constexpr int kRanks = 2;
 
@@ -51,6 +54,8 @@ class NcclGroupsTest : public ::testing::Test {
 
   // Loads the NCCL library that the ranks use.
   virtual std::shared_ptr<const NcclLibrary> Library() { return LoadFakeNccl(cuda_.table()); }
+  virtual NcclWindows Windows() const { return NcclWindows::kNone; }
+  virtual absl::Duration InitDeadline() const { return absl::Minutes(1); }
 
   void TearDown() override {
     SetFakeNcclFaults(kNoFaults);
@@ -68,19 +73,25 @@ class NcclGroupsTest : public ::testing::Test {
     rank.device = *Device::Open(cuda_.table(), i);
     rank.host = std::make_unique<InProcessCommunicator>(job_, i);
     rank.memory = *rank.device->Allocate(RONDA_CUDA_DEVICE_MEMORY, 64, "a test");
-    rank.groups = std::make_unique<NcclGroups>(NcclGroups::Options{.rank = i,
-                                                                   .size = kRanks,
-                                                                   .device = rank.device,
-                                                                   .library = Library(),
-                                                                   .share = ShareOver(*rank.host),
-                                                                   .end_deadline = absl::Seconds(1),
-                                                                   .job_failure = [] { return absl::OkStatus(); }});
+    rank.groups = std::make_unique<NcclGroups>(
+        NcclGroups::Options{.rank = i,
+                            .size = kRanks,
+                            .device = rank.device,
+                            .library = Library(),
+                            .windows = Windows(),
+                            .share = ShareOver(*rank.host),
+                            .init_deadline = InitDeadline(),
+                            .end_deadline = absl::Seconds(1),
+                            .job_failure = [] { return absl::OkStatus(); },
+                            .fail_job = [this](const absl::Status& failure) { job_failure_ = failure; }});
     const CallInfo info = {.label = "a test"};
     const absl::StatusOr<NcclGroups::Entry*> entry = rank.groups->For(info, Members(info, i, kRanks));
     ASSERT_EQ(entry.status(), absl::OkStatus());
     rank.entry = *entry;
     rank.stream = *DeviceStream::Create(rank.device.get());
-    ASSERT_EQ(rank.groups->Register(rank.entry, rank.memory.data(), 64), absl::OkStatus());
+    if (Windows() == NcclWindows::kNone) {
+      ASSERT_EQ(rank.groups->Register(rank.entry, rank.memory.data(), 64), absl::OkStatus());
+    }
   }
 
   // Adds up the first `count` elements of each rank's memory.
@@ -106,6 +117,7 @@ class NcclGroupsTest : public ::testing::Test {
   FakeCuda cuda_{{.devices = kRanks}};
   const std::shared_ptr<InProcessJob> job_ = std::make_shared<InProcessJob>(InProcessJob::Options{.size = kRanks});
   Rank ranks_[kRanks];
+  absl::Status job_failure_;  // that a rank has recorded
 };
 
 TEST_F(NcclGroupsTest, EndIsOrderlyWherePeersAnswer) {
@@ -189,6 +201,26 @@ TEST_F(NcclGroupsOfOldNccl, CallsAreMadeByAThreadWhereNothingCanBeSplit) {
   EXPECT_EQ(FakeNcclThreads(), threads + 3 * kRanks);
   EndAll();
   EXPECT_EQ(LiveFakeNcclCommunicators(), 0);
+}
+
+// NCCL has connected the ranks by then, so only their first registration can wait for longer than a moment.
+class NcclWindowGroupsTest : public NcclGroupsTest {
+ protected:
+  NcclWindows Windows() const override { return NcclWindows::kSymmetric; }
+  absl::Duration InitDeadline() const override { return absl::Seconds(1); }
+};
+
+TEST_F(NcclWindowGroupsTest, RegistrationThatAnotherRankDoesNotMakeIsReportedAndGivenUp) {
+  const auto memory = *AllocateNcclMemory(*ranks_[0].device, Library()->functions, 64, "a test");
+  ::testing::internal::CaptureStderr();
+  const absl::Status status = ranks_[0].groups->RegisterInTime(
+      ranks_[0].entry, memory, 64, {.warning = absl::Milliseconds(20), .deadline = absl::Seconds(1)});
+  EXPECT_THAT(::testing::internal::GetCapturedStderr(), HasSubstr("registering memory has taken longer than 20ms"));
+  EXPECT_FALSE(status.ok());
+  EXPECT_EQ(job_failure_.code(), absl::StatusCode::kDeadlineExceeded);
+  EXPECT_THAT(std::string(job_failure_.message()), HasSubstr("on rank 0: registering memory has taken longer than 1s"));
+  ranks_[1].groups->Abort();
+  FreeNcclMemory(*ranks_[0].device, Library()->functions, memory);
 }
 
 }  // namespace
