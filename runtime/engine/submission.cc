@@ -102,21 +102,18 @@ class Check {
                    request_.receiver, ": submit it on those two only");
   }
 
-  // The product of the dimensions is checked for overflow even if a dimension is zero, because the zero may be the last
-  // factor.
   absl::Status Extent() {
     if (traits_.by_rows && request_.shape.empty()) {
       return Invalid("a scalar has no first dimension to divide or join along: give it the shape [1]");
     }
-    int64_t bytes = static_cast<int64_t>(SizeOf(request_.dtype));
     for (int64_t dim : request_.shape) {
       if (dim < 0) return Invalid("shape ", ToString(request_.shape), " has a negative dimension");
-      if (__builtin_mul_overflow(bytes, std::max<int64_t>(dim, 1), &bytes)) {
-        return Invalid("shape ", ToString(request_.shape), " of ", Name(request_.dtype),
-                       " has more bytes than 64 bits can count");
-      }
     }
-    bytes_ = ElementCount(request_.shape) == 0 ? 0 : bytes;
+    if (!ExtentInBytes(request_.shape, request_.dtype)) {
+      return Invalid("shape ", ToString(request_.shape), " of ", Name(request_.dtype),
+                     " has more bytes than 64 bits can count");
+    }
+    bytes_ = static_cast<int64_t>(TensorBytes(request_));
     return absl::OkStatus();
   }
 

@@ -125,15 +125,9 @@ bool Decode(bool value, TensorRequest::Absent* field) {
   return true;
 }
 
-// Checks that the dimensions are not negative and that their product, in bytes of the widest dtype, does not overflow.
+// Does not check the dimensions, because their limit depends on the dtype.
 bool Decode(const google::protobuf::RepeatedField<int64_t>& dims, Shape* shape) {
   shape->assign(dims.begin(), dims.end());
-  int64_t count = 1;
-  for (int64_t dim : *shape) {
-    if (dim < 0) return false;
-    if (dim > 0 && count > std::numeric_limits<int64_t>::max() / 16 / dim) return false;
-    if (dim > 0) count *= dim;
-  }
   return true;
 }
 
@@ -170,6 +164,7 @@ absl::StatusOr<TensorRequest> FromProto(const v1::TensorRequest& proto) {
   RONDA_REQUEST_FIELDS(RONDA_FIELD, RONDA_FIELD, RONDA_MESSAGE)
 #undef RONDA_FIELD
 #undef RONDA_MESSAGE
+  if (!ExtentInBytes(request.shape, request.dtype)) return DamagedField("shape", request.name);
   if (const char* field = Contradiction(request)) return DamagedField(field, request.name);
   return request;
 }

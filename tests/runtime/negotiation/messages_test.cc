@@ -166,7 +166,7 @@ TEST(Messages, FieldOutOfRangeIsRefusedWithItsName) {
       {"compression", [](v1::TensorRequest* r) { r->set_wire(5); }},
       {"memory", [](v1::TensorRequest* r) { r->set_memory(2); }},
       {"shape", [](v1::TensorRequest* r) { r->add_shape(-1); }},
-      {"shape", [](v1::TensorRequest* r) { r->add_shape(int64_t{1} << 62); }},
+      {"shape", [](v1::TensorRequest* r) { r->add_shape(int64_t{1} << 62), r->add_shape(0), r->add_shape(2); }},
       {"shape", [](v1::TensorRequest* r) { r->set_op(static_cast<uint32_t>(OpType::kAllgather)); }},
       {"shape", [](v1::TensorRequest* r) { r->set_op(static_cast<uint32_t>(OpType::kAlltoall)); }},
       {"root", [](v1::TensorRequest* r) { r->set_root(-1); }},
@@ -187,6 +187,15 @@ TEST(Messages, FieldOutOfRangeIsRefusedWithItsName) {
     ASSERT_FALSE(got.ok()) << c.field;
     EXPECT_THAT(std::string(got.status().message()), HasSubstr("the " + c.field + " of tensor 'x'"));
   }
+}
+
+TEST(Messages, LargestShapesSurviveTheRoundTrip) {
+  RankReport sent;
+  sent.requests = {{.name = "empty", .dtype = DType::kUint8, .shape = {0, int64_t{1} << 62}},
+                   {.name = "wide", .dtype = DType::kFloat64, .shape = {0, int64_t{1} << 59}}};
+  const auto got = DecodeRankReport(Encode(sent));
+  ASSERT_TRUE(got.ok()) << got.status();
+  EXPECT_EQ(got->requests, sent.requests);
 }
 
 TEST(Messages, NamelessTensorAndEmptyExecutionAreRefused) {
