@@ -399,6 +399,13 @@ constexpr std::chrono::seconds kExitTimeout(1);
   }
 }
 
+// Returns whether `status` is the failure of this thread's job.
+bool IsFailureOfJob(const absl::Status& status) {
+  if (status.ok()) return false;
+  const std::shared_ptr<Session> session = CurrentSession();
+  return session != nullptr && session->runtime().failure() == status;
+}
+
 Globals& MakeGlobals() {
   // If pthread_atfork() runs out of memory, the globals could not be allocated either.
   static const int registered = pthread_atfork(nullptr, nullptr, LeaveTheParentsJob);
@@ -452,7 +459,8 @@ ronda_status FailWithException(const std::exception& error) noexcept {
 }
 
 Outcome Failure(const absl::Status& status, Answer from) {
-  return {ToRondaStatus(status.code(), from), std::string(status.message())};
+  const bool is_of_job = from == Answer::kSubmission && IsFailureOfJob(status);
+  return {ToRondaStatus(status.code(), is_of_job ? Answer::kCompletion : from), std::string(status.message())};
 }
 
 Outcome NullArgument(absl::string_view function, absl::string_view argument) {

@@ -354,6 +354,8 @@ ronda_status FailWith(Outcome outcome);
 ronda_status FailWithLiteral(ronda_status code, const char* text) noexcept;
 ronda_status FailWithException(const std::exception& error) noexcept;
 
+// Returns the error of a call. If the job has failed, a submission returns the job's failure, which gets the same code
+// as in the operations that were in flight.
 Outcome Failure(const absl::Status& status, Answer from);
 // Return the errors for a missing output argument and a missing text argument.
 Outcome NullArgument(absl::string_view function, absl::string_view argument);

@@ -19,18 +19,20 @@ double ThreadMicroseconds() {
   return static_cast<double>(now.tv_sec) * 1e6 + static_cast<double>(now.tv_nsec) * 1e-3;
 }
 
+constexpr size_t kCacheCapacity = 1024;
 constexpr int kIdenticalSteps = 4;  // steps after which a schedule begins, as in the runtime's defaults
 
 }  // namespace
 
 SimulatedJob::SimulatedJob(int ranks, Locking locking)
-    : negotiator_(
-          {.world_size = ranks, .schedule = {.identical_steps = locking == Locking::kOn ? kIdenticalSteps : 0}}) {
+    : negotiator_({.world_size = ranks,
+                   .cache_capacity = kCacheCapacity,
+                   .schedule = {.identical_steps = locking == Locking::kOn ? kIdenticalSteps : 0}}) {
   for (RankId rank = 0; rank < ranks; ++rank) {
     ranks_.push_back(std::make_unique<Rank>(Rank{.reporter = Reporter({.rank = rank, .world_size = ranks})}));
   }
   ResponseList first;
-  first.settings = {.cache_capacity = 1024};
+  first.settings = {.cache_capacity = kCacheCapacity};
   for (const auto& rank : ranks_) rank->Apply(first, now_);
 }
 
@@ -93,7 +95,7 @@ void SimulatedJob::Negotiate(NegotiationCost* cost) {
   const double before_coordinating = ThreadMicroseconds();
   const std::string list = Coordinate(reports);
   const double before_applying = ThreadMicroseconds();
-  for (const auto& rank : ranks_) rank->Apply(*DecodeResponseList(list), now_);
+  for (const auto& rank : ranks_) rank->Apply(*DecodeResponseList(list, kCacheCapacity), now_);
   const double end = ThreadMicroseconds();
   cost->coordinator_us = before_applying - before_coordinating;
   cost->other_us += (before_coordinating - start + end - before_applying) / static_cast<double>(ranks_.size());
@@ -105,7 +107,7 @@ void SimulatedJob::Negotiate(NegotiationCost* cost) {
 
 std::string SimulatedJob::Coordinate(const std::vector<std::string>& reports) {
   for (size_t rank = 0; rank < reports.size(); ++rank) {
-    const auto report = DecodeRankReport(reports[rank]);
+    const auto report = DecodeRankReport(reports[rank], kCacheCapacity);
     RONDA_CHECK(report.ok() && negotiator_.Add(static_cast<RankId>(rank), *report, now_).ok());
   }
   const ResponseList list = negotiator_.TakeResponses();

@@ -128,9 +128,10 @@ class AdasumLayout {
 // Contributions are scaled, rounded to the wire format, and combined in fp32 (fp64 for float64). The result is scaled,
 // rounded once to the wire format, and widened.
 //
-// The result has the same bits on all ranks. For tensors in host memory, the bits are also the same with every backend,
-// and do not depend on the other tensors of the call. On devices, the dot products are added in a different order, and
-// NCCL's sums depend on addresses, so the results only approximate those of the host.
+// The result has the same bits on all ranks. For tensors in host memory, the bits do not depend on the other tensors of
+// the call, and are the same with every backend except the hierarchical ones. These add the dot products of each host
+// first, so their results may differ in the last bits, mostly in float64. On devices, the dot products are added in a
+// different order, and NCCL's sums depend on addresses, so the results only approximate those of the host.
 //
 // Every rank of the job must call this function, like the communicator's operations. Ignores `call.op`. There must be
 // no ballot. `ops` must be for the same kind of memory as the communicator. Ranks outside the group do not use `ops`.

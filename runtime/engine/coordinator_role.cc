@@ -91,7 +91,7 @@ void CoordinatorRole::WarnOfDeadlock() {
 
 absl::Status CoordinatorRole::ReceiveOne(const ControlMessage& message, absl::Time now) {
   if (recording_ != nullptr) Record(NegotiationEvent::Report(message.from, message.payload, now));
-  RONDA_ASSIGN_OR_RETURN(const RankReport report, DecodeRankReport(message.payload));
+  RONDA_ASSIGN_OR_RETURN(const RankReport report, DecodeRankReport(message.payload, options_.cache_capacity));
   deadlocks_.Record(message.from, report.program);
   const bool is_drawn = log_ != nullptr && log_->IsDrawn();
   return negotiator_.Add(message.from, report, now, is_drawn ? &on_ready_ : nullptr);

@@ -24,7 +24,7 @@ absl::StatusOr<std::optional<ListRunner::End>> ListRunner::RunNext() {
 }
 
 absl::Status ListRunner::Begin(const std::string& list) {
-  RONDA_ASSIGN_OR_RETURN(const ResponseList decoded, DecodeResponseList(list));
+  RONDA_ASSIGN_OR_RETURN(const ResponseList decoded, DecodeResponseList(list, parts_.reporter->cache_capacity()));
   RONDA_ASSIGN_OR_RETURN(Reporter::Work work, parts_.reporter->Apply(decoded));
   begun_.emplace(Begun{.work = std::move(work)});
   if (begun_->work.settings) parts_.apply_settings(*begun_->work.settings);

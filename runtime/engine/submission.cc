@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <new>
 #include <string>
@@ -102,21 +103,18 @@ class Check {
                    request_.receiver, ": submit it on those two only");
   }
 
-  // The product of the dimensions is checked for overflow even if a dimension is zero, because the zero may be the last
-  // factor.
   absl::Status Extent() {
     if (traits_.by_rows && request_.shape.empty()) {
       return Invalid("a scalar has no first dimension to divide or join along: give it the shape [1]");
     }
-    int64_t bytes = static_cast<int64_t>(SizeOf(request_.dtype));
     for (int64_t dim : request_.shape) {
       if (dim < 0) return Invalid("shape ", ToString(request_.shape), " has a negative dimension");
-      if (__builtin_mul_overflow(bytes, std::max<int64_t>(dim, 1), &bytes)) {
-        return Invalid("shape ", ToString(request_.shape), " of ", Name(request_.dtype),
-                       " has more bytes than 64 bits can count");
-      }
     }
-    bytes_ = ElementCount(request_.shape) == 0 ? 0 : bytes;
+    if (!ExtentInBytes(request_.shape, request_.dtype)) {
+      return Invalid("shape ", ToString(request_.shape), " of ", Name(request_.dtype),
+                     " has more bytes than 64 bits can count");
+    }
+    bytes_ = static_cast<int64_t>(TensorBytes(request_));
     return absl::OkStatus();
   }
 
@@ -165,9 +163,7 @@ class Check {
     if (!Supports(request_.reduction, request_.dtype)) {
       return Invalid(reduction.name, " is not defined on ", Name(request_.dtype), ": ", reduction.instead);
     }
-    if (!std::isfinite(request_.prescale) || !std::isfinite(request_.postscale)) {
-      return Invalid("prescale and postscale must be finite");
-    }
+    RONDA_RETURN_IF_ERROR(Scales());
     if (request_.reduction == Reduction::kAdasum) RONDA_RETURN_IF_ERROR(Adasum());
     if (submission_.error_feedback == Submission::ErrorFeedback::kOn && submission_.unnamed_call > 0) {
       return Invalid("error feedback is kept by the tensor's name: give it one, or leave error feedback off");
@@ -177,6 +173,21 @@ class Check {
                      ": leave it off");
     }
     return absl::OkStatus();
+  }
+
+  // Elements of other types than float64 are scaled in float32, by one factor or by both at once. A larger factor would
+  // become infinite there, and would turn zeros into NaN.
+  absl::Status Scales() const {
+    const double before = request_.prescale;
+    const double after = request_.postscale;
+    if (!std::isfinite(before) || !std::isfinite(after)) return Invalid("prescale and postscale must be finite");
+    const bool in_float32 =
+        IsFloatingPoint(request_.dtype) && (request_.dtype != DType::kFloat64 || request_.wire != WireFormat::kNone);
+    const double largest = std::max({std::abs(before), std::abs(after), std::abs(before * after)});
+    if (!in_float32 || largest <= std::numeric_limits<float>::max()) return absl::OkStatus();
+    return Invalid("prescale ", before, ", postscale ", after,
+                   " or their product is larger than float32 allows: send the tensor as float64 without a wire format, "
+                   "or use smaller factors");
   }
 
   absl::Status Adasum() const {

@@ -16,8 +16,6 @@
 namespace ronda {
 namespace {
 
-// More tensors than any response list or report has. This limit bounds the memory that a few damaged bytes can request.
-constexpr size_t kMaxIds = size_t{1} << 18;
 // More ranks than any job has.
 constexpr size_t kMaxRanks = size_t{1} << 16;
 
@@ -125,15 +123,9 @@ bool Decode(bool value, TensorRequest::Absent* field) {
   return true;
 }
 
-// Checks that the dimensions are not negative and that their product, in bytes of the widest dtype, does not overflow.
+// Does not check the dimensions, because their limit depends on the dtype.
 bool Decode(const google::protobuf::RepeatedField<int64_t>& dims, Shape* shape) {
   shape->assign(dims.begin(), dims.end());
-  int64_t count = 1;
-  for (int64_t dim : *shape) {
-    if (dim < 0) return false;
-    if (dim > 0 && count > std::numeric_limits<int64_t>::max() / 16 / dim) return false;
-    if (dim > 0) count *= dim;
-  }
   return true;
 }
 
@@ -170,6 +162,7 @@ absl::StatusOr<TensorRequest> FromProto(const v1::TensorRequest& proto) {
   RONDA_REQUEST_FIELDS(RONDA_FIELD, RONDA_FIELD, RONDA_MESSAGE)
 #undef RONDA_FIELD
 #undef RONDA_MESSAGE
+  if (!ExtentInBytes(request.shape, request.dtype)) return DamagedField("shape", request.name);
   if (const char* field = Contradiction(request)) return DamagedField(field, request.name);
   return request;
 }
@@ -294,14 +287,14 @@ void ToProto(const Schedule& schedule, v1::Schedule* proto) {
   for (const std::vector<CacheId>& bucket : schedule.buckets) SetRuns(bucket, proto->add_buckets()->mutable_cached());
 }
 
-absl::StatusOr<Schedule> FromProto(const v1::Schedule& proto) {
+absl::StatusOr<Schedule> FromProto(const v1::Schedule& proto, size_t max_ids) {
   Schedule schedule = {.number = proto.number()};
   if (schedule.number == 0 || proto.buckets().empty()) {
     return Damaged("a schedule without a number or without buckets");
   }
   std::unordered_set<CacheId> seen;
   for (const v1::ScheduledBucket& bucket : proto.buckets()) {
-    auto ids = FromRuns<uint64_t>(bucket.cached(), kMaxIds - seen.size());
+    auto ids = FromRuns<uint64_t>(bucket.cached(), max_ids - seen.size());
     if (!ids || ids->empty()) {
       return Damaged("a bucket of a schedule is empty or too large");
     }
@@ -356,12 +349,12 @@ std::string Encode(const ResponseList& list) {
   return proto.SerializeAsString();
 }
 
-absl::StatusOr<RankReport> DecodeRankReport(absl::string_view bytes) {
+absl::StatusOr<RankReport> DecodeRankReport(absl::string_view bytes, size_t cache_capacity) {
   v1::RankReport proto;
   if (!Parse(bytes, &proto)) return Undecodable("report", bytes.size());
   RankReport report;
-  auto cached = FromRuns<uint64_t>(proto.cached(), kMaxIds);
-  if (!cached) return Damaged("a report with too many ids");
+  auto cached = FromRuns<uint64_t>(proto.cached(), cache_capacity);
+  if (!cached) return Damaged("the ids of a report are out of range");
   report.cached = *std::move(cached);
   for (const v1::RepeatedRequest& repeated : proto.repeated()) {
     RONDA_ASSIGN_OR_RETURN(TensorRequest request, FromProto(repeated.request()));
@@ -384,7 +377,7 @@ absl::StatusOr<RankReport> DecodeRankReport(absl::string_view bytes) {
   return report;
 }
 
-absl::StatusOr<ResponseList> DecodeResponseList(absl::string_view bytes) {
+absl::StatusOr<ResponseList> DecodeResponseList(absl::string_view bytes, size_t cache_capacity) {
   v1::ResponseList proto;
   if (!Parse(bytes, &proto)) return Undecodable("response list", bytes.size());
   ResponseList list;
@@ -399,14 +392,14 @@ absl::StatusOr<ResponseList> DecodeResponseList(absl::string_view bytes) {
     RONDA_ASSIGN_OR_RETURN(TensorError decoded, FromProto(error));
     list.errors.push_back(std::move(decoded));
   }
-  size_t ids_left = kMaxIds;
+  size_t ids_left = cache_capacity;
   for (const v1::Bucket& bucket : proto.buckets()) {
     RONDA_ASSIGN_OR_RETURN(Bucket decoded, FromProto(bucket, &ids_left));
     list.buckets.push_back(std::move(decoded));
   }
   if (proto.has_schedule()) {
     if (proto.all_left()) return Damaged("a schedule in the last list");
-    RONDA_ASSIGN_OR_RETURN(list.schedule, FromProto(proto.schedule()));
+    RONDA_ASSIGN_OR_RETURN(list.schedule, FromProto(proto.schedule(), cache_capacity));
   }
   list.job = proto.all_left() ? ResponseList::Job::kEnds : ResponseList::Job::kGoesOn;
   return list;

@@ -146,10 +146,11 @@ struct ResponseList {
 std::string Encode(const RankReport& report);
 std::string Encode(const ResponseList& list);
 
-// The decoders check every enum, dimension and rank, so callers need no further checks.
-// Errors: INVALID_ARGUMENT, naming the field and the tensor.
-absl::StatusOr<RankReport> DecodeRankReport(absl::string_view bytes);
-absl::StatusOr<ResponseList> DecodeResponseList(absl::string_view bytes);
+// The decoders check every enum, dimension and rank, so callers need no further checks. `cache_capacity` is the
+// capacity of the receiver's response cache, which is the most ids that a message can have. This limits the memory that
+// a few damaged bytes can request. Errors: INVALID_ARGUMENT, naming the field and the tensor.
+absl::StatusOr<RankReport> DecodeRankReport(absl::string_view bytes, size_t cache_capacity);
+absl::StatusOr<ResponseList> DecodeResponseList(absl::string_view bytes, size_t cache_capacity);
 
 }  // namespace ronda
 

@@ -86,14 +86,14 @@ absl::Status ReplayNumbers(size_t number, const NegotiationEvent& event, Negotia
   return absl::OkStatus();
 }
 
-absl::Status ReplayEvent(size_t number, const NegotiationEvent& event, Negotiator* negotiator) {
+absl::Status ReplayEvent(size_t number, const NegotiationEvent& event, size_t cache_capacity, Negotiator* negotiator) {
   switch (event.kind) {
     case NegotiationEvent::Kind::kReport: {
-      RONDA_ASSIGN_OR_RETURN(const RankReport report, DecodeRankReport(event.bytes));
+      RONDA_ASSIGN_OR_RETURN(const RankReport report, DecodeRankReport(event.bytes, cache_capacity));
       return negotiator->Add(event.rank, report, event.time);
     }
     case NegotiationEvent::Kind::kFailure: {
-      RONDA_ASSIGN_OR_RETURN(const ResponseList list, DecodeResponseList(event.bytes));
+      RONDA_ASSIGN_OR_RETURN(const ResponseList list, DecodeResponseList(event.bytes, cache_capacity));
       for (const TensorError& error : list.errors) negotiator->Fail(error.key(), error.status);
       return absl::OkStatus();
     }
@@ -101,7 +101,7 @@ absl::Status ReplayEvent(size_t number, const NegotiationEvent& event, Negotiato
     case NegotiationEvent::Kind::kSizes:
       return ReplayNumbers(number, event, negotiator);
     case NegotiationEvent::Kind::kList: {
-      RONDA_ASSIGN_OR_RETURN(ResponseList list, DecodeResponseList(event.bytes));
+      RONDA_ASSIGN_OR_RETURN(ResponseList list, DecodeResponseList(event.bytes, cache_capacity));
       return Compare(number, std::move(list), negotiator->TakeResponses());
     }
   }
@@ -188,7 +188,7 @@ absl::StatusOr<Recording> DecodeRecording(absl::string_view bytes) {
 absl::Status Replay(const Recording& recording) {
   Negotiator negotiator(recording.options);
   for (size_t number = 0; number < recording.events.size(); ++number) {
-    RONDA_RETURN_IF_ERROR(ReplayEvent(number, recording.events[number], &negotiator));
+    RONDA_RETURN_IF_ERROR(ReplayEvent(number, recording.events[number], recording.options.cache_capacity, &negotiator));
   }
   return absl::OkStatus();
 }

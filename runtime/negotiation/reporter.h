@@ -104,6 +104,9 @@ class Reporter {
   // Errors: INVALID_ARGUMENT if the coordinator cannot have sent this list.
   absl::StatusOr<Work> Apply(const ResponseList& list);
 
+  // Returns the capacity of the response cache, which is 0 until the first list has been applied.
+  size_t cache_capacity() const { return cache_ ? cache_->capacity() : 0; }
+
   // Returns the process sets as they are after the last applied list.
   const ProcessSetTable& process_sets() const { return process_sets_; }
 

@@ -164,6 +164,14 @@ std::string DescribeTensor(const TensorRequest& request) {
   return absl::StrCat(NameForErrors(request), " (", Call(request), ")");
 }
 
+std::optional<int64_t> ExtentInBytes(const Shape& shape, DType dtype) {
+  int64_t bytes = static_cast<int64_t>(SizeOf(dtype));
+  for (int64_t dim : shape) {
+    if (dim < 0 || __builtin_mul_overflow(bytes, std::max<int64_t>(dim, 1), &bytes)) return std::nullopt;
+  }
+  return bytes;
+}
+
 uint64_t SignatureOf(const TensorRequest& request) {
   size_t hash = 0;
   const bool own_rows = TraitsOf(request.op).first_dimension != FirstDimension::kShared && !request.shape.empty();

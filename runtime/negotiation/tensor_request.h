@@ -212,6 +212,11 @@ inline bool IsFromAnyRank(const TensorRequest& request) {
 // unless two 64-bit hashes collide. Signatures of different processes cannot be compared.
 uint64_t SignatureOf(const TensorRequest& request);
 
+// Returns the product of the dimensions that are not zero, in bytes. Returns nullopt if a dimension is negative, or if
+// the product exceeds 64 bits. Ronda accepts a shape, from a program or in a message, if it returns a number: all
+// products of the shape's dimensions then fit, wherever a zero is.
+std::optional<int64_t> ExtentInBytes(const Shape& shape, DType dtype);
+
 // Returns the bytes of the tensor. REQUIRES: the tensor fits into memory (the codec and the client have checked this).
 inline size_t TensorBytes(const TensorRequest& request) {
   return static_cast<size_t>(ElementCount(request.shape)) * SizeOf(request.dtype);

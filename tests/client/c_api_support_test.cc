@@ -47,6 +47,28 @@ TEST(StatusCodeTest, DisagreementOfRanksIsAMismatchAtCompletionOnly) {
   EXPECT_NE(ToRondaStatus(absl::StatusCode::kFailedPrecondition, Answer::kStartup), RONDA_ERROR_MISMATCH);
 }
 
+// The failure of a job may have a code that means something else in an error of the submission itself.
+TEST(StatusCodeTest, FailureOfTheJobHasOneCodeInSubmissionsAndOperations) {
+  const auto start = []() -> absl::StatusOr<std::unique_ptr<Session>> {
+    Transport transport = CreateSelfTransport("here");
+    transport.control->Fail(absl::InvalidArgumentError("a damaged message"));
+    return std::make_unique<Session>(Runtime::Create({}, {}, std::move(transport)), WaitLimits());
+  };
+  ASSERT_TRUE(globals().runtime.Start(start).ok());
+  const auto submit = [] {
+    return globals().runtime.Get()->SubmitNumbered({.request = {.name = "ronda/barrier", .op = OpType::kBarrier}});
+  };
+  // The rank accepts submissions until it notices the failure.
+  if (const auto operation = submit(); operation.ok()) {
+    EXPECT_EQ(Failure((*operation)->Wait(), Answer::kCompletion).code, RONDA_ERROR_INTERNAL);
+  }
+  const absl::Status refused = submit().status();
+  EXPECT_TRUE(absl::IsInvalidArgument(refused)) << refused;
+  EXPECT_EQ(Failure(refused, Answer::kSubmission).code, RONDA_ERROR_INTERNAL);
+  EXPECT_EQ(Failure(absl::InvalidArgumentError("a bad shape"), Answer::kSubmission).code, RONDA_ERROR_INVALID_ARGUMENT);
+  EXPECT_EQ(globals().runtime.Stop().code, RONDA_ERROR_INTERNAL);
+}
+
 TEST(StatusCodeTest, StartupBlamesTheConfigurationForRanksThatDoNotFitTogether) {
   for (absl::StatusCode code :
        {absl::StatusCode::kInvalidArgument, absl::StatusCode::kFailedPrecondition, absl::StatusCode::kAlreadyExists,

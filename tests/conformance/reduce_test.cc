@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "tests/conformance/conformance_suite.h"
+#include "tests/testing/scalar_reference.h"
 
 namespace ronda::testing {
 namespace {
@@ -112,6 +113,36 @@ TEST_P(ReduceConformanceTest, ScalesBeforeAndAfter) {
     }
   }
   CheckReduces(cases);
+}
+
+// The sum of all ranks, and the sum of a host's ranks, is larger than the largest number in float16.
+TEST_P(ReduceConformanceTest, AveragesOfFloat16NearItsLimitAreFinite) {
+  constexpr double kValue = 40960;  // exact in every format
+  struct Kind {
+    DType dtype;
+    WireFormat wire;
+  };
+  for (const auto& [dtype, wire] : {Kind{DType::kFloat16, WireFormat::kNone},
+                                    {DType::kFloat16, WireFormat::kFp8E4M3},
+                                    {DType::kFloat16, WireFormat::kFp8E5M2},
+                                    {DType::kFloat32, WireFormat::kFloat16},
+                                    {DType::kFloat64, WireFormat::kFloat16}}) {
+    for (const kernels::Scale& postscale : {kernels::Scale{.divisor = size()}, {.multiplier = -1.0 / size()}}) {
+      const ReduceCase c = {.count = 3, .dtype = dtype, .wire = wire, .postscale = postscale};
+      OnEveryRank([&](RankId, Transport& transport) {
+        std::string data(c.count * SizeOf(c.dtype), '\0');
+        for (size_t i = 0; i < c.count; ++i) WriteElement(data.data(), c.dtype, i, kValue);
+        const Segment segment = {.input = data.data(), .output = data.data(), .count = c.count};
+        ReduceCall call = CallOf(c, Info("average"));
+        call.segments = {&segment, 1};
+        ASSERT_EQ(transport.communicator->Reduce(call), absl::OkStatus());
+        for (size_t i = 0; i < c.count; ++i) {
+          const double expected = postscale.multiplier < 0 ? -kValue : kValue;
+          EXPECT_NEAR(ReadElement(data.data(), c.dtype, i), expected, kValue / 4) << ToString(c);
+        }
+      });
+    }
+  }
 }
 
 TEST_P(ReduceConformanceTest, GroupsAreLikeSmallerJobs) {

@@ -104,7 +104,7 @@ class Job {
   }
 
   bool Send(RankId rank, const RankReport& report) {
-    const auto received = DecodeRankReport(Encode(report));
+    const auto received = DecodeRankReport(Encode(report), kCacheCapacity);
     RequireOkOrRefused(received.status());
     if (!received.ok()) return false;
     const absl::Status taken = negotiator_.Add(rank, *received, now_);
@@ -116,7 +116,7 @@ class Job {
     ResponseList list = negotiator_.TakeResponses();
     list.settings = std::exchange(settings_, std::nullopt);
     if (list.empty()) return true;
-    const auto received = DecodeResponseList(Encode(list));
+    const auto received = DecodeResponseList(Encode(list), kCacheCapacity);
     Require(received.ok(), "every rank can decode the messages of the coordinator");
     for (RankId rank = 0; rank < kWorldSize; ++rank) {
       if (schedules_[rank].locked()) return false;

@@ -3,6 +3,7 @@
 #include "runtime/collectives/hierarchical/two_level_reduce.h"
 
 #include <algorithm>
+#include <cmath>
 #include <exception>
 #include <new>
 #include <utility>
@@ -86,6 +87,17 @@ void AcrossWorker::Run() {
   }
 }
 
+LevelScales ScalesOfLevels(const ReduceCall& call) {
+  const bool may_overflow = call.op == ReduceOp::kSum && WireDType(call.dtype, call.wire) == DType::kFloat16;
+  const double factor = std::abs(call.postscale.Factor());
+  if (!may_overflow || factor >= 1 || factor == 0) {
+    return {.on_host = {}, .across = call.postscale};
+  }
+  const double power = std::ldexp(1.0, std::ilogb(factor));
+  return {.on_host = {.multiplier = power},
+          .across = {.multiplier = call.postscale.multiplier / power, .divisor = call.postscale.divisor}};
+}
+
 absl::Status TwoLevelReduce::Run(const ReduceCall& call) {
   const WireLayout layout = LayoutOf(call.dtype, call.wire);
   const LogicalBuffer buffer(call.segments, layout.granule_elements, &buffer_memory_);
@@ -93,7 +105,8 @@ absl::Status TwoLevelReduce::Run(const ReduceCall& call) {
   const Plan plan = {.call = call,
                      .layout = layout,
                      .buffer = buffer,
-                     .chunk_granules = std::max<size_t>(levels_.chunk_bytes / granule_bytes, 1)};
+                     .chunk_granules = std::max<size_t>(levels_.chunk_bytes / granule_bytes, 1),
+                     .scales = ScalesOfLevels(call)};
   const size_t chunks = (buffer.granules() + plan.chunk_granules - 1) / plan.chunk_granules;
   if (chunks == 0) return absl::OkStatus();
   if (chunks > 1) return RunChunks(plan, chunks);
@@ -143,7 +156,7 @@ absl::Status TwoLevelReduce::ReduceOnHost(const Plan& plan, size_t chunk, size_t
   ReduceCall call = plan.call;
   call.info = LevelInfo(plan.call.info, 0);
   call.segments = pieces_;
-  call.postscale = {};
+  call.postscale = plan.scales.on_host;
   call.delivery = ReduceCall::Delivery::kParts;
   const auto part_of = [&](size_t piece, int position) {
     return position < levels_.shards
@@ -199,7 +212,7 @@ void TwoLevelReduce::MakeCallAcross(const Plan& plan, Slot& slot) const {
                  .dtype = plan.call.dtype,
                  .wire = plan.call.wire,
                  .op = plan.call.op,
-                 .postscale = plan.call.postscale};
+                 .postscale = plan.scales.across};
   slot.across.info.label = slot.label;
 }
 

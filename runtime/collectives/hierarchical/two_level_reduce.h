@@ -67,6 +67,19 @@ class AcrossWorker {
   std::thread thread_;
 };
 
+// The factors by which the results of a reduction's two levels are multiplied.
+struct LevelScales {
+  kernels::Scale on_host;
+  kernels::Scale across;
+};
+// Divides the postscale of `call` between the levels. Between the levels, a host's sum is rounded to the type in which
+// elements travel. In float16, the sum may overflow although the scaled result does not. (Other types have the range of
+// the type in which sums are computed.) So if the postscale of such a sum is less than 1, the host's level multiplies
+// by the postscale's power of two, and the level across hosts multiplies by the rest. A power of two changes only the
+// exponent, unless the sum becomes subnormal. So the results are the same as if only the level across hosts had a
+// factor.
+LevelScales ScalesOfLevels(const ReduceCall& call);
+
 // Executes allreduces of all ranks in two levels, chunk by chunk. Each chunk takes a reduce-scatter between the ranks
 // of the host, a reduction of each rank's shard across hosts, and an allgather on the host. Two chunks are in progress
 // at a time: the older one across hosts, and the newer one on the host.
@@ -110,6 +123,7 @@ class TwoLevelReduce {
     WireLayout layout;
     const LogicalBuffer& buffer;
     size_t chunk_granules;
+    LevelScales scales;
   };
 
   absl::Status RunChunks(const Plan& plan, size_t chunks);

@@ -87,7 +87,7 @@ TEST(NegotiationLog, HasTheSettingsOfRankZero) {
       std::find_if(recording->events.begin(), recording->events.end(),
                    [](const NegotiationEvent& event) { return event.kind == NegotiationEvent::Kind::kList; });
   ASSERT_NE(first_list, recording->events.end());
-  const auto list = DecodeResponseList(first_list->bytes);
+  const auto list = DecodeResponseList(first_list->bytes, Tunables().cache_capacity);
   ASSERT_TRUE(list.ok() && list->settings.has_value());
   EXPECT_EQ(list->settings->chunk_bytes, 8192U);
 }

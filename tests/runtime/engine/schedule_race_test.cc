@@ -38,13 +38,13 @@ const Tunables kTunables = {.lock_after = kSteps - 1};
 using Inbox = ControlPlane::Inbox;
 
 bool BeginsSchedule(const std::string& list) {
-  const absl::StatusOr<ResponseList> decoded = DecodeResponseList(list);
+  const absl::StatusOr<ResponseList> decoded = DecodeResponseList(list, Tunables().cache_capacity);
   EXPECT_TRUE(decoded.ok()) << decoded.status();
   return decoded.ok() && decoded->schedule.has_value();
 }
 
 bool WasSentAfterSchedule(const ControlMessage& report) {
-  const absl::StatusOr<RankReport> decoded = DecodeRankReport(report.payload);
+  const absl::StatusOr<RankReport> decoded = DecodeRankReport(report.payload, Tunables().cache_capacity);
   EXPECT_TRUE(decoded.ok()) << decoded.status();
   return decoded.ok() && decoded->schedule > 0;
 }

@@ -313,7 +313,7 @@ class CountsSettings : public ForwardingControlPlane {
       : ForwardingControlPlane(std::move(to)), count_(count) {}
 
   absl::Status Broadcast(absl::string_view payload) override {
-    const absl::StatusOr<ResponseList> list = DecodeResponseList(payload);
+    const absl::StatusOr<ResponseList> list = DecodeResponseList(payload, Tunables().cache_capacity);
     if (list.ok() && list->settings) ++*count_;
     return ForwardingControlPlane::Broadcast(payload);
   }

@@ -155,6 +155,19 @@ TEST_F(SubmissionCheckTest, ReductionsMustBeDefinedOnTheDtype) {
   EXPECT_THAT(Objection(Full({.postscale = std::numeric_limits<double>::infinity()})), HasSubstr("must be finite"));
 }
 
+TEST_F(SubmissionCheckTest, FactorsMustFitIntoTheTypeInWhichElementsAreScaled) {
+  for (DType dtype : {DType::kFloat16, DType::kBfloat16, DType::kFloat32}) {
+    EXPECT_THAT(Objection(Full({.dtype = dtype, .prescale = 1e300})), HasSubstr("prescale 1e+300"));
+    EXPECT_THAT(Objection(Full({.dtype = dtype, .postscale = -1e39})), HasSubstr("postscale -1e+39"));
+    EXPECT_THAT(Objection(Full({.dtype = dtype, .prescale = 1e30, .postscale = 1e30})), HasSubstr("their product"));
+    EXPECT_EQ(Objection(Full({.dtype = dtype, .prescale = 3e38, .postscale = 1e-30})), "");
+  }
+  EXPECT_THAT(Objection(Full({.dtype = DType::kFloat64, .wire = WireFormat::kFloat16, .postscale = 1e300})),
+              HasSubstr("postscale 1e+300"));
+  EXPECT_EQ(Objection(Full({.dtype = DType::kFloat64, .prescale = 1e300, .postscale = 1e300})), "");
+  EXPECT_EQ(Objection(Full({.dtype = DType::kInt32, .postscale = 1e300})), "");
+}
+
 TEST_F(SubmissionCheckTest, OptionsOfReductionsAreRefusedElsewhere) {
   EXPECT_THAT(Objection(Full({.op = OpType::kAllgather, .wire = WireFormat::kFloat16})), HasSubstr("a wire format is"));
   EXPECT_THAT(Objection(Full({.op = OpType::kBroadcast, .overflow = TensorRequest::Overflow::kDetected})),

@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <numeric>
 #include <random>
 
 #include "proto/ronda/v1/negotiation.pb.h"
@@ -14,6 +15,8 @@ namespace {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+
+constexpr size_t kCacheCapacity = 1024;
 
 RankReport SomeReport() {
   RankReport report;
@@ -80,7 +83,7 @@ ResponseList SomeList() {
 
 TEST(Messages, ReportSurvivesTheRoundTrip) {
   const RankReport sent = SomeReport();
-  const auto got = DecodeRankReport(Encode(sent));
+  const auto got = DecodeRankReport(Encode(sent), kCacheCapacity);
   ASSERT_TRUE(got.ok()) << got.status();
   EXPECT_EQ(got->cached, sent.cached);
   EXPECT_EQ(got->requests, sent.requests);
@@ -91,12 +94,12 @@ TEST(Messages, ReportSurvivesTheRoundTrip) {
   EXPECT_EQ(got->age, sent.age);
   EXPECT_EQ(got->waited, sent.waited);
   EXPECT_EQ(got->program, sent.program);
-  EXPECT_EQ(DecodeRankReport(Encode(RankReport()))->waited, RankReport::Waited::kPerhaps);
+  EXPECT_EQ(DecodeRankReport(Encode(RankReport()), kCacheCapacity)->waited, RankReport::Waited::kPerhaps);
 }
 
 TEST(Messages, ResponseListSurvivesTheRoundTrip) {
   const ResponseList sent = SomeList();
-  const auto got = DecodeResponseList(Encode(sent));
+  const auto got = DecodeResponseList(Encode(sent), kCacheCapacity);
   ASSERT_TRUE(got.ok()) << got.status();
   EXPECT_EQ(got->matches, sent.matches);
   ASSERT_EQ(got->errors.size(), 1u);
@@ -112,10 +115,10 @@ TEST(Messages, ResponseListSurvivesTheRoundTrip) {
 TEST(Messages, ScheduleSurvivesTheRoundTrip) {
   ResponseList sent;
   sent.schedule = Schedule{.number = 3, .buckets = {{9, 8, 7}, {1}, {2, 3, uint64_t{1} << 50}}};
-  const auto got = DecodeResponseList(Encode(sent));
+  const auto got = DecodeResponseList(Encode(sent), kCacheCapacity);
   ASSERT_TRUE(got.ok()) << got.status();
   EXPECT_EQ(got->schedule, sent.schedule);
-  EXPECT_EQ(DecodeResponseList(Encode(ResponseList()))->schedule, std::nullopt);
+  EXPECT_EQ(DecodeResponseList(Encode(ResponseList()), kCacheCapacity)->schedule, std::nullopt);
 }
 
 TEST(Messages, ScheduleThatCannotBeIsRefused) {
@@ -128,7 +131,7 @@ TEST(Messages, ScheduleThatCannotBeIsRefused) {
       {"without buckets", [](v1::ResponseList* list) { list->mutable_schedule()->clear_buckets(); }},
       {"empty", [](v1::ResponseList* list) { list->mutable_schedule()->add_buckets(); }},
       {"too large",
-       [](v1::ResponseList* list) { list->mutable_schedule()->mutable_buckets(0)->set_cached(1, 1 << 19); }},
+       [](v1::ResponseList* list) { list->mutable_schedule()->mutable_buckets(0)->set_cached(1, kCacheCapacity + 1); }},
       {"too large", [](v1::ResponseList* list) { list->mutable_schedule()->mutable_buckets(0)->add_cached(1); }},
       {"id 7 twice",
        [](v1::ResponseList* list) { *list->mutable_schedule()->add_buckets() = list->schedule().buckets(0); }},
@@ -140,9 +143,9 @@ TEST(Messages, ScheduleThatCannotBeIsRefused) {
     proto.mutable_schedule()->set_number(1);
     v1::ScheduledBucket* bucket = proto.mutable_schedule()->add_buckets();
     for (uint64_t number : {7, 2}) bucket->add_cached(number);
-    ASSERT_TRUE(DecodeResponseList(proto.SerializeAsString()).ok());
+    ASSERT_TRUE(DecodeResponseList(proto.SerializeAsString(), kCacheCapacity).ok());
     c.damage(&proto);
-    const auto got = DecodeResponseList(proto.SerializeAsString());
+    const auto got = DecodeResponseList(proto.SerializeAsString(), kCacheCapacity);
     EXPECT_EQ(got.status().code(), absl::StatusCode::kInvalidArgument) << c.problem;
     EXPECT_THAT(std::string(got.status().message()), HasSubstr(c.problem));
   }
@@ -151,7 +154,7 @@ TEST(Messages, ScheduleThatCannotBeIsRefused) {
 TEST(Messages, InfiniteTimesSurviveTheRoundTrip) {
   ResponseList sent;
   sent.settings = {.cache_capacity = 0, .cycle_time = absl::InfiniteDuration()};
-  EXPECT_EQ(DecodeResponseList(Encode(sent))->settings, sent.settings);
+  EXPECT_EQ(DecodeResponseList(Encode(sent), kCacheCapacity)->settings, sent.settings);
 }
 
 TEST(Messages, FieldOutOfRangeIsRefusedWithItsName) {
@@ -166,7 +169,7 @@ TEST(Messages, FieldOutOfRangeIsRefusedWithItsName) {
       {"compression", [](v1::TensorRequest* r) { r->set_wire(5); }},
       {"memory", [](v1::TensorRequest* r) { r->set_memory(2); }},
       {"shape", [](v1::TensorRequest* r) { r->add_shape(-1); }},
-      {"shape", [](v1::TensorRequest* r) { r->add_shape(int64_t{1} << 62); }},
+      {"shape", [](v1::TensorRequest* r) { r->add_shape(int64_t{1} << 62), r->add_shape(0), r->add_shape(2); }},
       {"shape", [](v1::TensorRequest* r) { r->set_op(static_cast<uint32_t>(OpType::kAllgather)); }},
       {"shape", [](v1::TensorRequest* r) { r->set_op(static_cast<uint32_t>(OpType::kAlltoall)); }},
       {"root", [](v1::TensorRequest* r) { r->set_root(-1); }},
@@ -183,48 +186,76 @@ TEST(Messages, FieldOutOfRangeIsRefusedWithItsName) {
     v1::RankReport proto;
     proto.add_requests()->set_name("x");
     c.damage(proto.mutable_requests(0));
-    const auto got = DecodeRankReport(proto.SerializeAsString());
+    const auto got = DecodeRankReport(proto.SerializeAsString(), kCacheCapacity);
     ASSERT_FALSE(got.ok()) << c.field;
     EXPECT_THAT(std::string(got.status().message()), HasSubstr("the " + c.field + " of tensor 'x'"));
   }
 }
 
+TEST(Messages, LargestShapesSurviveTheRoundTrip) {
+  RankReport sent;
+  sent.requests = {{.name = "empty", .dtype = DType::kUint8, .shape = {0, int64_t{1} << 62}},
+                   {.name = "wide", .dtype = DType::kFloat64, .shape = {0, int64_t{1} << 59}}};
+  const auto got = DecodeRankReport(Encode(sent), kCacheCapacity);
+  ASSERT_TRUE(got.ok()) << got.status();
+  EXPECT_EQ(got->requests, sent.requests);
+}
+
 TEST(Messages, NamelessTensorAndEmptyExecutionAreRefused) {
   v1::RankReport report;
   report.add_requests();
-  EXPECT_FALSE(DecodeRankReport(report.SerializeAsString()).ok());
+  EXPECT_FALSE(DecodeRankReport(report.SerializeAsString(), kCacheCapacity).ok());
   v1::ResponseList list;
   list.add_buckets()->add_executions();
-  EXPECT_FALSE(DecodeResponseList(list.SerializeAsString()).ok());
+  EXPECT_FALSE(DecodeResponseList(list.SerializeAsString(), kCacheCapacity).ok());
 }
 
 TEST(Messages, NegativeLimitsAreRefused) {
   v1::RankReport report;
   report.add_requests()->set_name("x");
   report.mutable_requests(0)->mutable_limits()->set_warning_ns(-1);
-  EXPECT_THAT(std::string(DecodeRankReport(report.SerializeAsString()).status().message()), HasSubstr("tensor 'x'"));
+  EXPECT_THAT(std::string(DecodeRankReport(report.SerializeAsString(), kCacheCapacity).status().message()),
+              HasSubstr("tensor 'x'"));
   v1::ResponseList list;
   list.mutable_settings()->mutable_limits()->set_deadline_ns(-1);
-  EXPECT_FALSE(DecodeResponseList(list.SerializeAsString()).ok());
+  EXPECT_FALSE(DecodeResponseList(list.SerializeAsString(), kCacheCapacity).ok());
 }
 
 TEST(Messages, RanksThatAreNotAscendingAreRefused) {
   v1::ResponseList list;
   list.add_errors()->set_code(1);
   for (int number : {3, 1, 2, 1}) list.mutable_errors(0)->add_ranks(number);
-  EXPECT_FALSE(DecodeResponseList(list.SerializeAsString()).ok());
+  EXPECT_FALSE(DecodeResponseList(list.SerializeAsString(), kCacheCapacity).ok());
 }
 
 TEST(Messages, FewBytesCannotAskForAllMemory) {
   v1::RankReport report;
-  for (uint64_t number : {uint64_t{1}, uint64_t{1} << 40}) report.add_cached(number);
-  EXPECT_FALSE(DecodeRankReport(report.SerializeAsString()).ok());
+  for (uint64_t number : {uint64_t{1}, uint64_t{kCacheCapacity + 1}}) report.add_cached(number);
+  EXPECT_FALSE(DecodeRankReport(report.SerializeAsString(), kCacheCapacity).ok());
   v1::ResponseList list;
-  for (int bucket = 0; bucket < 2000; ++bucket) {
+  for (int bucket = 0; bucket < 2; ++bucket) {
     v1::Execution* execution = list.add_buckets()->add_executions();
-    for (uint64_t number : {1, 1000}) execution->add_cached(number);
+    for (uint64_t number : {size_t{1}, kCacheCapacity / 2 + 1}) execution->add_cached(number);
   }
-  EXPECT_FALSE(DecodeResponseList(list.SerializeAsString()).ok()) << "the limit is the whole list's";
+  EXPECT_FALSE(DecodeResponseList(list.SerializeAsString(), kCacheCapacity).ok()) << "the limit is the whole list's";
+}
+
+TEST(Messages, EveryEntryOfALargeCacheSurvivesTheRoundTrip) {
+  constexpr size_t kCapacity = 300'000;
+  std::vector<CacheId> ids(kCapacity);
+  std::iota(ids.begin(), ids.end(), CacheId{1});
+  RankReport report;
+  report.cached = ids;
+  const auto got_report = DecodeRankReport(Encode(report), kCapacity);
+  ASSERT_TRUE(got_report.ok()) << got_report.status();
+  EXPECT_EQ(got_report->cached, ids);
+  ResponseList list;
+  list.buckets = {{.executions = {ids.begin(), ids.end()}}};
+  list.schedule = Schedule{.number = 1, .buckets = {ids}};
+  const auto got_list = DecodeResponseList(Encode(list), kCapacity);
+  ASSERT_TRUE(got_list.ok()) << got_list.status();
+  EXPECT_EQ(got_list->buckets, list.buckets);
+  EXPECT_EQ(got_list->schedule, list.schedule);
 }
 
 TEST(Messages, StepOfCachedTensorsIsAFewBytesHoweverManyTheyAre) {
@@ -253,7 +284,10 @@ TEST(Messages, RandomDamageNeverCrashesTheDecoder) {
     std::string bytes = good[i % 2];
     for (int flips = 1 + random() % 4; flips > 0; --flips) bytes[random() % bytes.size()] = static_cast<char>(random());
     if (random() % 4 == 0) bytes.resize(random() % bytes.size());
-    if (!(i % 2 == 0 ? DecodeRankReport(bytes).status() : DecodeResponseList(bytes).status()).ok()) ++refused;
+    if (!(i % 2 == 0 ? DecodeRankReport(bytes, kCacheCapacity).status()
+                     : DecodeResponseList(bytes, kCacheCapacity).status())
+             .ok())
+      ++refused;
   }
   EXPECT_GT(refused, 1000);
 }

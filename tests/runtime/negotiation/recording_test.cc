@@ -18,8 +18,10 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::SizeIs;
 
+constexpr size_t kCacheCapacity = 8;
+
 Recording Simulated(int steps) {
-  Simulation simulation({.ranks = 3, .names = 12, .cache_capacity = 8, .seed = 7});
+  Simulation simulation({.ranks = 3, .names = 12, .cache_capacity = kCacheCapacity, .seed = 7});
   simulation.Run(steps);
   simulation.Finish();
   EXPECT_TRUE(simulation.violations().empty());
@@ -82,7 +84,7 @@ TEST(Recording, SurvivesTheRoundTrip) {
   const auto decoded = DecodeRecording(Encoded(recording));
   ASSERT_TRUE(decoded.ok()) << decoded.status();
   EXPECT_EQ(decoded->options.world_size, 3);
-  EXPECT_EQ(decoded->options.cache_capacity, 8u);
+  EXPECT_EQ(decoded->options.cache_capacity, kCacheCapacity);
   EXPECT_EQ(decoded->options.limits, recording.options.limits);
   EXPECT_EQ(decoded->options.fusion.threshold, recording.options.fusion.threshold);
   EXPECT_EQ(Encoded(*decoded), Encoded(recording));
@@ -95,7 +97,7 @@ TEST(Recording, FirstDifferenceIsSaid) {
   ResponseList list;
   while (list.buckets.empty()) {
     const NegotiationEvent& event = recording.events.at(number++);
-    if (event.kind == NegotiationEvent::Kind::kList) list = *DecodeResponseList(event.bytes);
+    if (event.kind == NegotiationEvent::Kind::kList) list = *DecodeResponseList(event.bytes, kCacheCapacity);
   }
   list.buckets.pop_back();
   recording.events[--number].bytes = Encode(list);
@@ -108,7 +110,8 @@ TEST(Recording, FirstDifferenceIsSaid) {
 TEST(Recording, MissingReportIsNoticed) {
   Recording recording = Simulated(300);
   const auto report = std::find_if(recording.events.begin(), recording.events.end(), [](const NegotiationEvent& event) {
-    return event.kind == NegotiationEvent::Kind::kReport && !DecodeRankReport(event.bytes)->requests.empty();
+    return event.kind == NegotiationEvent::Kind::kReport &&
+           !DecodeRankReport(event.bytes, kCacheCapacity)->requests.empty();
   });
   ASSERT_NE(report, recording.events.end());
   recording.events.erase(report);

@@ -16,13 +16,14 @@ namespace ronda {
 namespace {
 
 constexpr int kTensors = 100;
+constexpr size_t kCacheCapacity = 1024;
 
 // A large job. Unless a test says otherwise, all ranks submit the same tensors at the same time.
 class LargeJob {
  public:
-  explicit LargeJob(int ranks) : negotiator_({.world_size = ranks}) {
+  explicit LargeJob(int ranks) : negotiator_({.world_size = ranks, .cache_capacity = kCacheCapacity}) {
     ResponseList first;
-    first.settings = {.cache_capacity = 1024};
+    first.settings = {.cache_capacity = kCacheCapacity};
     for (RankId rank = 0; rank < ranks; ++rank) {
       reporters_.push_back(std::make_unique<Reporter>(Reporter::Options{.rank = rank, .world_size = ranks}));
       EXPECT_TRUE(reporters_.back()->Apply(first).ok());
@@ -37,11 +38,12 @@ class LargeJob {
       submit(rank, reporters_[rank].get());
       const std::string bytes = Encode(reporters_[rank]->TakeReport());
       largest = std::max(largest, bytes.size());
-      EXPECT_TRUE(negotiator_.Add(rank, *DecodeRankReport(bytes), kStart).ok());
+      EXPECT_TRUE(negotiator_.Add(rank, *DecodeRankReport(bytes, kCacheCapacity), kStart).ok());
     }
     last_ = negotiator_.TakeResponses();
     const std::string bytes = Encode(last_);
-    for (const auto& reporter : reporters_) EXPECT_TRUE(reporter->Apply(*DecodeResponseList(bytes)).ok());
+    for (const auto& reporter : reporters_)
+      EXPECT_TRUE(reporter->Apply(*DecodeResponseList(bytes, kCacheCapacity)).ok());
     return {largest, bytes.size()};
   }
 

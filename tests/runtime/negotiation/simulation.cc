@@ -251,7 +251,7 @@ void Simulation::ReceiveReport(RankId id) {
   const std::string bytes = std::move(up_[id].front());
   up_[id].pop_front();
   recording_.events.push_back(NegotiationEvent::Report(id, bytes, now_));
-  const auto report = DecodeRankReport(bytes);
+  const auto report = DecodeRankReport(bytes, world_.cache_capacity);
   if (!report.ok()) return Violate(report.status().ToString());
   counts_.stale_reports += report->schedule < schedules_ ? 1 : 0;
   const absl::Status added = negotiator_.Add(id, *report, now_);
@@ -285,7 +285,7 @@ void Simulation::Inspect() {
 void Simulation::ApplyList(RankId id) {
   Rank& rank = ranks_[id];
   if (rank.inbox.empty() || rank.in_bucket) return;
-  const auto list = DecodeResponseList(rank.inbox.front());
+  const auto list = DecodeResponseList(rank.inbox.front(), world_.cache_capacity);
   rank.inbox.pop_front();
   if (!list.ok()) return Violate(list.status().ToString());
   const auto work = rank.reporter.Apply(*list);
