@@ -36,11 +36,11 @@ class SparseGradient {
  public:
   // If `is_whole` is set, all elements are sent in every step, and v is empty.
   SparseGradient(const Tensor& gradient, bool is_whole)
-      : gradient_(gradient), count_(gradient.count()), u_(count_), v_(is_whole ? 0 : count_) {}
+      : gradient_(gradient), count_(gradient.count()), is_whole_(is_whole), u_(count_), v_(is_whole ? 0 : count_) {}
 
   const Tensor& gradient() const { return gradient_; }
   std::size_t count() const { return count_; }
-  bool is_whole() const { return v_.size() < count_; }
+  bool is_whole() const { return is_whole_; }
 
   void add_state(std::vector<Tensor>* state) {
     state->push_back(tensor("ronda.training.top_k.u." + gradient_.name, u_));
@@ -145,6 +145,7 @@ class SparseGradient {
 
   const Tensor gradient_;
   const std::size_t count_;
+  const bool is_whole_;
   std::vector<T> u_, v_;
   std::vector<T> magnitudes_;
   std::vector<std::uint32_t> chosen_;  // indices, in ascending order

@@ -270,6 +270,17 @@ TEST_P(TopKRanksTest, GradientsTravelWholeBeforeTheStartStep) {
   });
 }
 
+TEST_P(TopKRanksTest, GradientWithoutElementsChangesNothing) {
+  ronda::run_threads(GetParam(), [] {
+    std::vector<double> large(200), none;
+    TopK top_k({ronda::tensor("none", none), ronda::tensor("large", large)}, of_density(0.1));
+    fill(large, 0);
+    top_k.reduce();
+    EXPECT_TRUE(ronda_test::same_on_all_ranks(large));
+    EXPECT_EQ(top_k.state().size(), 4) << "steps, u of both gradients, v of the large one";
+  });
+}
+
 TEST(TopKTest, ARankWithOtherGradientsIsNamed) {
   ronda::run_threads(2, [] {
     std::vector<float> a(4), b(6);
