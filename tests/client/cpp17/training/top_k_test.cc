@@ -281,6 +281,24 @@ TEST_P(TopKRanksTest, GradientWithoutElementsChangesNothing) {
   });
 }
 
+TEST(TopKTest, RankThatHasJoinedIsNotCounted) {
+  for (const ronda::Absent absent : {ronda::Absent::not_counted, ronda::Absent::counted_as_zeros}) {
+    ronda::run_threads(2, [absent] {
+      std::vector<float> large(2000, 1), small(10, 1);
+      TopKOptions options = of_density(0.5);
+      options.min_elements = 1000;
+      TopK top_k({ronda::tensor("large", large), ronda::tensor("small", small)}, options);
+      if (ronda::rank() == 0) {
+        top_k.reduce();
+        const float mean = absent == ronda::Absent::not_counted ? 1 : 0.5;
+        EXPECT_EQ(large[0], mean);
+        EXPECT_EQ(small[0], mean);
+      }
+      ronda::join({}, absent);
+    });
+  }
+}
+
 TEST(TopKTest, ARankWithOtherGradientsIsNamed) {
   ronda::run_threads(2, [] {
     std::vector<float> a(4), b(6);
