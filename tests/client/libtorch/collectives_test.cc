@@ -56,6 +56,21 @@ TEST(LibtorchCollectivesTest, ATensorThatIsNotContiguousIsReducedWhereItIs) {
   });
 }
 
+// imag(conj(z)) is a view of z's memory, in which the elements have the other sign.
+TEST(LibtorchCollectivesTest, ViewThatChangesSignsIsReducedWithItsSigns) {
+  ronda::run_threads(2, [] {
+    const auto minus_two = [] { return at::_neg_view(at::full({3}, 2.0f)); };
+    const at::Tensor negative = minus_two();
+    ASSERT_TRUE(negative.is_neg());
+    EXPECT_TRUE(ronda::torch::allreduce("sum", negative, kSum).equal(at::full({3}, -4.0f)));
+    EXPECT_TRUE(ronda::torch::allgather("rows", negative).equal(at::full({6}, -2.0f)));
+    EXPECT_TRUE(ronda::torch::broadcast("root", negative, 0).equal(at::full({3}, -2.0f)));
+    EXPECT_TRUE(ronda::torch::allreduce_("in place", negative, kSum).equal(at::full({3}, -4.0f)));
+    EXPECT_THAT(small::ErrorOf([&] { ronda::torch::view("minus", minus_two()); }),
+                HasSubstr("tensor 'minus' is a view that changes signs: pass tensor.resolve_neg()"));
+  });
+}
+
 TEST(LibtorchCollectivesTest, AViewGoesToAnyOperation) {
   ronda::run_threads(2, [] {
     const at::Tensor value = at::full({2}, ronda::rank(), at::kDouble);
