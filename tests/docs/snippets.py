@@ -193,7 +193,8 @@ struct Sgd {
 struct Model {
   std::vector<ronda::Tensor> tensors() { return {}; }
   std::vector<ronda::Tensor> gradients() { return {}; }
-  void backward(const std::vector<std::int64_t>&, std::int64_t) {}
+  template <class Ready>
+  void backward(const std::vector<std::int64_t>&, std::int64_t, const Ready&) {}
 };
 """,
         within="Sgd sgd; Model model; std::int64_t progress = 0;\n",
