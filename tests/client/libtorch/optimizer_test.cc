@@ -412,6 +412,25 @@ TEST(LibtorchOptimizerTest, ParameterThatCannotBeReducedIsNamed) {
   });
 }
 
+TEST(LibtorchOptimizerTest, GradientThatCannotBeReducedCountsAsZerosOnTheOtherRanks) {
+  ronda::run_threads(2, [] {
+    torch::nn::Linear layer(2, 1);
+    Sgd sgd(layer->parameters(), 0.1);
+    DistributedOptimizer optimizer(sgd, layer->named_parameters());
+    for (const bool has_sparse : {false, true}) {
+      const at::Tensor dense = at::ones({1, 2});
+      if (has_sparse && ronda::rank() == 1) {
+        layer->weight.mutable_grad() = dense.to_sparse();
+        EXPECT_THAT(small::ErrorOf([&] { optimizer.step(); }), HasSubstr("the gradient of 'weight' is sparse"));
+      } else {
+        layer->weight.mutable_grad() = dense;
+        optimizer.step();
+        EXPECT_TRUE(dense.equal(at::full({1, 2}, has_sparse ? 0.5 : 1.0))) << dense;
+      }
+    }
+  });
+}
+
 TEST(LibtorchOptimizerTest, AfterItTheHooksAreGone) {
   ronda::run_threads(2, [] {
     Net net;
