@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <map>
 #include <optional>
 #include <utility>
@@ -15,42 +16,61 @@
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "client/arguments.h"
+#include "runtime/backends/read_config.h"
 #include "runtime/base/status_macros.h"
 #include "runtime/base/variable_name.h"
 
 namespace ronda {
 namespace {
 
-// Sets *duration to `value` times `unit`. If `value` is 0, keeps *duration; if `value` is negative, sets *duration to
-// `negative`.
-absl::Status SetDuration(absl::string_view option, double value, absl::Duration unit, absl::Duration negative,
-                         absl::Duration* duration) {
-  if (std::isnan(value)) return absl::InvalidArgumentError(absl::StrCat("ronda_options.", option, " is not a number"));
-  if (value != 0) *duration = value < 0 ? negative : value * unit;
+// A setting of ronda_options that is a duration.
+struct DurationOption {
+  absl::string_view name;
+  double value = 0;  // in units; 0: not set
+  absl::Duration unit;
+  absl::Duration negative;  // the meaning of a negative value
+  const DurationRange& range;
+};
+
+// Sets *duration, unless the option is not set.
+absl::Status SetDuration(const DurationOption& option, absl::Duration* duration) {
+  if (option.value == 0) return absl::OkStatus();
+  if (std::isnan(option.value)) {
+    return absl::InvalidArgumentError(absl::StrCat("ronda_options.", option.name, " is not a number"));
+  }
+  const absl::Duration value = option.value < 0 ? option.negative : option.value * option.unit;
+  const DurationRange& range = option.range;
+  if (value < range.min || value > range.max) {
+    return absl::InvalidArgumentError(absl::StrCat("ronda_options.", option.name, " is ", option.value,
+                                                   ": it must be between ", absl::FormatDuration(range.min), " and ",
+                                                   absl::FormatDuration(range.max)));
+  }
+  *duration = value;
   return absl::OkStatus();
 }
 
-void SetSize(int64_t value, size_t* size) {
+absl::Status SetSize(absl::string_view option, int64_t value, int64_t max, size_t* size) {
+  if (value > max) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("ronda_options.", option, " is ", value, ": it must be at most ", max));
+  }
   if (value != 0) *size = value < 0 ? 0 : static_cast<size_t>(value);
+  return absl::OkStatus();
 }
 
 absl::Status SetTunables(const ronda_options& options, Tunables* tunables) {
-  if (options.start_timeout_s < 0) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("ronda_options.start_timeout_s is ", options.start_timeout_s, ": it must not be negative"));
-  }
-  const absl::Duration never = absl::InfiniteDuration();
-  RONDA_RETURN_IF_ERROR(SetDuration("cycle_time_ms", options.cycle_time_ms, absl::Milliseconds(1), absl::ZeroDuration(),
-                                    &tunables->cycle_time));
-  RONDA_RETURN_IF_ERROR(
-      SetDuration("stall_warning_s", options.stall_warning_s, absl::Seconds(1), never, &tunables->stall_warning));
-  RONDA_RETURN_IF_ERROR(
-      SetDuration("stall_deadline_s", options.stall_deadline_s, absl::Seconds(1), never, &tunables->stall_deadline));
-  RONDA_RETURN_IF_ERROR(SetDuration("start_timeout_s", options.start_timeout_s, absl::Seconds(1), absl::ZeroDuration(),
+  constexpr absl::Duration kSecond = absl::Seconds(1), kZero = absl::ZeroDuration(), kNever = absl::InfiniteDuration();
+  RONDA_RETURN_IF_ERROR(SetDuration(
+      {"cycle_time_ms", options.cycle_time_ms, absl::Milliseconds(1), kZero, kCycleTimeRange}, &tunables->cycle_time));
+  RONDA_RETURN_IF_ERROR(SetDuration({"stall_warning_s", options.stall_warning_s, kSecond, kNever, kStallWarningRange},
+                                    &tunables->stall_warning));
+  RONDA_RETURN_IF_ERROR(SetDuration(
+      {"stall_deadline_s", options.stall_deadline_s, kSecond, kNever, kStallDeadlineRange}, &tunables->stall_deadline));
+  RONDA_RETURN_IF_ERROR(SetDuration({"start_timeout_s", options.start_timeout_s, kSecond, kZero, kStartTimeoutRange},
                                     &tunables->start_timeout));
-  SetSize(options.fusion_threshold, &tunables->fusion_threshold);
-  SetSize(options.cache_capacity, &tunables->cache_capacity);
-  return absl::OkStatus();
+  constexpr int64_t kAnySize = std::numeric_limits<int64_t>::max();
+  RONDA_RETURN_IF_ERROR(SetSize("fusion_threshold", options.fusion_threshold, kAnySize, &tunables->fusion_threshold));
+  return SetSize("cache_capacity", options.cache_capacity, kCacheCapacityRange.max, &tunables->cache_capacity);
 }
 
 absl::Status SetProcessSets(const ronda_options& options, std::vector<std::vector<RankId>>* sets) {

@@ -7,12 +7,13 @@
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
-#include <new>
+#include <stdexcept>
 #include <type_traits>
 
 #include "absl/functional/function_ref.h"
 #include "absl/strings/str_cat.h"
 #include "kernels/cpu/convert.h"
+#include "runtime/base/bytes_text.h"
 
 namespace ronda::bench {
 namespace {
@@ -227,7 +228,10 @@ std::vector<CollectiveCase> MakeCases(const CaseRanges& ranges, int ranks) {
 AlignedBytes::AlignedBytes(size_t size) : size_(size) {
   constexpr size_t kLine = 64;
   memory_.reset(std::aligned_alloc(kLine, std::max(kLine, (size + kLine - 1) / kLine * kLine)));
-  if (memory_ == nullptr) throw std::bad_alloc();
+  if (memory_ == nullptr) {
+    throw std::runtime_error(absl::StrCat("a rank has no memory for a buffer of ", BytesText(size),
+                                          ": choose smaller messages (--max-bytes, --bytes) or tensors (--shapes)"));
+  }
   std::memset(memory_.get(), 0, size);
 }
 

@@ -66,6 +66,7 @@ std::vector<CollectiveCase> MakeCases(const CaseRanges& ranges, int ranks);
 // Memory that is aligned to a cache line, like the tensors of frameworks. The constructor writes to all of it.
 class AlignedBytes {
  public:
+  // Throws std::runtime_error, with a text for the user, if there is no memory.
   explicit AlignedBytes(size_t size);
 
   void* data() const { return memory_.get(); }

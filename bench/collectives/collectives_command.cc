@@ -235,6 +235,12 @@ int Run(const std::vector<std::string>& words) {
     return Explain(
         absl::InvalidArgumentError(absl::StrCat("--max-bytes (-e) is less than --min-bytes (-b)\n", flags.Usage())));
   }
+  if (MakeCases(options.ranges, options.job.ranks.front()).empty()) {
+    return Explain(absl::InvalidArgumentError(
+        absl::StrCat("there is nothing to measure: no element fits into --max-bytes (-e), or no --op has this --dtype, "
+                     "--wire and --place\n",
+                     flags.Usage())));
+  }
   return RunJob({.command = "collectives", .words = words, .options = options.job},
                 [&](Rank& rank) { return RunOnRank(options, rank); });
 }

@@ -4,7 +4,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
 #include <limits>
+#include <system_error>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
@@ -170,6 +172,19 @@ Flags::Reader DurationList(std::vector<absl::Duration>* values) { return ListOf(
 Flags::Reader Text(std::string* value) {
   return [value](const std::string& text) {
     if (text.empty()) return Expected("a word");
+    *value = text;
+    return absl::OkStatus();
+  };
+}
+
+Flags::Reader FileToWrite(std::string* value) {
+  return [value](const std::string& text) {
+    const std::filesystem::path file = text;
+    std::error_code error;
+    const bool is_in_folder = !file.has_parent_path() || std::filesystem::is_directory(file.parent_path(), error);
+    if (!file.has_filename() || !is_in_folder || std::filesystem::is_directory(file, error)) {
+      return Expected("the name of a file in a folder that exists");
+    }
     *value = text;
     return absl::OkStatus();
   };

@@ -88,6 +88,7 @@ Flags::Reader Number(double* value);            // finite and not negative
 Flags::Reader Duration(absl::Duration* value);  // "0", "100ms"; not negative
 Flags::Reader DurationList(std::vector<absl::Duration>* values);
 Flags::Reader Text(std::string* value);
+Flags::Reader FileToWrite(std::string* value);  // the name of a file in a folder that exists
 // Choice reads one of `choices`. ChoiceList reads a list of them; "all" stands for the list of all choices.
 Flags::Reader Choice(std::string* value, std::vector<std::string> choices);
 Flags::Reader ChoiceList(std::vector<std::string>* values, std::vector<std::string> choices);

@@ -239,10 +239,15 @@ absl::Status RunRank(const JobRequest& request, const Body& body, const Launched
 }  // namespace
 
 void AddFileFlags(Flags* flags, Results::Files* files) {
+  // A folder that does not exist is an error before the benchmark runs. Only rank 0 writes files, so the folder need
+  // not exist on the hosts of other ranks.
+  const absl::StatusOr<std::optional<LaunchedRank>> launched = FindLaunchedRank(ProcessVariables(), getppid());
+  const bool is_other_rank = launched.ok() && launched->has_value() && (*launched)->rank != 0;
+  const auto file = [&](std::string* name) { return is_other_rank ? Text(name) : FileToWrite(name); };
   flags->Add({.names = {"--json"}, .value = "FILE", .help = "Also write the results to FILE, as JSON."},
-             Text(&files->json));
+             file(&files->json));
   flags->Add({.names = {"--csv"}, .value = "FILE", .help = "Also write the results to FILE, as CSV."},
-             Text(&files->csv));
+             file(&files->csv));
 }
 
 void AddPeerFlag(Flags* flags, std::vector<std::string>* peers) {

@@ -96,9 +96,7 @@ class GradientReducer {
 
   // Announces the gradient at position `index` in the constructor's `gradients`.
   Status try_gradient_ready(std::size_t index) {
-    if (index >= gradients_.size()) {
-      return refusal({"there is no gradient ", std::to_string(index), " among ", std::to_string(gradients_.size())});
-    }
+    if (index >= gradients_.size()) return no_gradient(index);
     if (!is_open(index)) return announced_too_often(index);
     if (states_[index].passes + 1 == options_.backward_passes_per_step) return announce(index);
     ++states_[index].passes;
@@ -112,6 +110,25 @@ class GradientReducer {
     return try_gradient_ready(index);
   }
   void gradient_ready_at(std::size_t index, void* data) { try_gradient_ready_at(index, data).throw_if_error(); }
+
+  // Changes the dtype and shape of a gradient. The first announcement of the next step prepares the group again. Every
+  // rank must make the same change, and must pass the gradient's new address to gradient_ready_at().
+  // Errors: RONDA_ERROR_INVALID_ARGUMENT if there is no gradient `index`, or a gradient of this step is in flight.
+  Status try_redefine(std::size_t index, ronda_dtype dtype, std::vector<std::int64_t> shape) {
+    if (index >= gradients_.size()) return no_gradient(index);
+    Tensor& gradient = gradients_[index];
+    if (prepared_) {
+      return refusal({"gradient '", gradient.name, "' gets another dtype or shape during a step: call step() first"});
+    }
+    gradient.dtype = dtype;
+    gradient.shape = std::move(shape);
+    gradient.data = nullptr;
+    group_ = PreparedGroup();
+    return {};
+  }
+  void redefine(std::size_t index, ronda_dtype dtype, std::vector<std::int64_t> shape) {
+    try_redefine(index, dtype, std::move(shape)).throw_if_error();
+  }
 
   // Waits until all gradients are reduced, so that the program can inspect or clip them before step(). For gradients in
   // GPU memory, their streams wait instead of this thread. First submits the gradients that were not announced in every
@@ -187,6 +204,10 @@ class GradientReducer {
   }
 
   static Error invalid(std::string_view what) { return Error(RONDA_ERROR_INVALID_ARGUMENT, refusal({what}).message()); }
+
+  Status no_gradient(std::size_t index) const {
+    return refusal({"there is no gradient ", std::to_string(index), " among ", std::to_string(gradients_.size())});
+  }
 
   // Returns whether the gradient may be announced.
   bool is_open(std::size_t index) const noexcept {
@@ -312,7 +333,7 @@ class GradientReducer {
     return {};
   }
 
-  std::vector<Tensor> gradients_;  // as passed to the constructor, except for their data
+  std::vector<Tensor> gradients_;  // as passed to the constructor, gradient_ready_at() and redefine()
   const DistributedOptimizerOptions options_;
   std::unordered_map<std::string_view, std::size_t> index_;  // of each gradient, by name
   std::vector<State> states_;                                // of each gradient

@@ -4,6 +4,7 @@
 #ifndef RONDA_CLIENT_RONDA_SPAWN_HPP_
 #define RONDA_CLIENT_RONDA_SPAWN_HPP_
 
+#include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
 #include <sys/prctl.h>
@@ -32,7 +33,7 @@ namespace detail {
 struct SpawnedRank {
   pid_t pid = -1;
   int errors = -1;     // the end of a pipe that carries the text of the rank's error; -1: the rank has ended
-  std::string packed;  // received so far: the code of an Error in one byte, then its text
+  std::string packed;  // received so far: a ronda_status in one byte, then the text of the error
 };
 
 // The processes of a spawned job, and the job's first failure.
@@ -45,11 +46,10 @@ class SpawnedJob {
     }
   }
 
-  // Starts the process of the next rank, which calls `run` and then exits. `run` returns the packed error, or an empty
-  // string.
+  // Starts the process of the next rank, which calls `run` and then exits. `run` returns the packed status.
   Status start(const std::function<std::string()>& run) {
     int ends[2];
-    if (pipe(ends) != 0) return system_error("pipe");
+    if (pipe2(ends, O_CLOEXEC) != 0) return system_error("pipe");
     const pid_t parent = getpid();
     const pid_t pid = fork();
     if (pid < 0) {
@@ -65,7 +65,7 @@ class SpawnedJob {
       close(ends[0]);
       const std::string packed = run();
       std::fflush(nullptr);
-      _exit(write_all(ends[1], packed) && packed.empty() ? 0 : 1);
+      _exit(write_all(ends[1], packed) && packed[0] == RONDA_OK ? 0 : 1);
     }
     close(ends[1]);
     ranks_.push_back({pid, ends[0], {}});
@@ -73,7 +73,9 @@ class SpawnedJob {
   }
 
   // Waits for all processes, and returns the job's first failure. If the first failure only reports the loss of another
-  // rank, a rank's own error replaces it. After a failure, the other processes have kGrace to end.
+  // rank, a rank's own error replaces it. After a failure, the other processes have kGrace to end. A rank has ended
+  // when its pipe is closed. After kGrace this function does not wait for the pipes, because processes that the ranks
+  // have forked may hold them open.
   Status wait() {
     while (true) {
       std::vector<pollfd> open;
@@ -84,7 +86,11 @@ class SpawnedJob {
         owners.push_back(rank);
       }
       if (open.empty()) return failure_;
-      if (poll(open.data(), open.size(), poll_timeout_ms()) == 0) signal_all(SIGKILL);
+      if (poll(open.data(), open.size(), poll_timeout_ms()) == 0) {
+        signal_all(SIGKILL);
+        for (const std::size_t rank : owners) note(rank, end(rank));
+        continue;
+      }
       for (std::size_t i = 0; i < open.size(); ++i) {
         if (open[i].revents != 0 && !read_some(ranks_[owners[i]])) note(owners[i], end(owners[i]));
       }
@@ -131,16 +137,27 @@ class SpawnedJob {
     }
   }
 
-  // Waits for the process of `rank`, whose pipe has been closed, and returns the process's error, or OK.
+  // Waits for the process of `rank`, which ends, and returns the process's error, or OK.
   Status end(std::size_t rank) {
     SpawnedRank& ended = ranks_[rank];
     close(ended.errors);
     ended.errors = -1;
     int state = 0;
-    while (waitpid(ended.pid, &state, 0) < 0 && errno == EINTR) {
-    }
+    pid_t waited = -1;
+    do {
+      waited = waitpid(ended.pid, &state, 0);
+    } while (waited < 0 && errno == EINTR);
     const std::string who = "rank " + std::to_string(rank) + ": ";
-    if (!ended.packed.empty()) return Status(static_cast<ronda_status>(ended.packed[0]), who + ended.packed.substr(1));
+    const bool has_reported = !ended.packed.empty();
+    if (has_reported && ended.packed[0] != RONDA_OK) {
+      return Status(static_cast<ronda_status>(ended.packed[0]), who + ended.packed.substr(1));
+    }
+    if (waited < 0) {  // the kernel or the program has reaped the process
+      if (has_reported) return {};
+      return Status(
+          RONDA_ERROR_PEER_FAILED,
+          who + "ended with an unknown status: do not ignore SIGCHLD, and do not wait for processes of ranks");
+    }
     if (WIFSIGNALED(state)) {
       return Status(RONDA_ERROR_PEER_FAILED, who + "ended by signal " + std::to_string(WTERMSIG(state)));
     }
@@ -165,8 +182,7 @@ class SpawnedJob {
   Clock::time_point failed_;
 };
 
-// Runs in the process of rank `rank`: joins the job, calls `body`, and leaves the job. Returns the packed error, or an
-// empty string.
+// Runs in the process of rank `rank`: joins the job, calls `body`, and leaves the job. Returns the packed status.
 inline std::string run_spawned(int rank, int size, const std::string& job, const std::function<void()>& body,
                                const Options& options) {
   const auto pack = [](ronda_status code, const std::string& what) { return static_cast<char>(code) + what; };
@@ -179,7 +195,7 @@ inline std::string run_spawned(int rank, int size, const std::string& job, const
     init(options);
     body();
     shutdown();
-    return "";
+    return pack(RONDA_OK, "");
   } catch (const Error& error) {
     return pack(error.code(), error.what());
   } catch (const std::exception& error) {

@@ -164,6 +164,18 @@ inline ronda_tensor to_c(const Tensor& tensor) {
   return {name_to_c(tensor.name), tensor.dtype, static_cast<int>(tensor.shape.size()), tensor.shape.data()};
 }
 
+// Checks that this process can read and write the elements of `tensor`. `what` begins the error text.
+inline Status check_elements(const std::string& what, const Tensor& tensor) {
+  const auto refusal = [&](const char* why) { return invalid_argument(what + " '" + tensor.name + "' " + why); };
+  if (tensor.memory != RONDA_MEMORY_HOST) return refusal("is in a GPU's memory: only host memory is supported here");
+  for (const std::int64_t dimension : tensor.shape) {
+    if (dimension < 0) return refusal("has a shape with a negative dimension");
+  }
+  if (tensor.data == nullptr && tensor.bytes() > 0)
+    return refusal("has a null pointer, and elements: pass its address");
+  return {};
+}
+
 // Checks that each element of `tensor` is a T.
 template <class T>
 Status check_dtype(const Tensor& tensor) {

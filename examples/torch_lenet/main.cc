@@ -42,7 +42,7 @@ void Train(const Flags& flags, const Digits& digits, LeNet& net, lenet::Reporter
   ronda::torch::DistributedSampler sampler = SamplerOf(digits, flags.seed);
   const auto loader = LoaderOf(digits, sampler, share);
   const auto steps = static_cast<std::int64_t>(*digits.size()) / flags.batch_size;  // per epoch
-  const auto rate = ronda::training::LearningRate(flags.learning_rate).warm_up(steps / 4).linear(steps * flags.epochs);
+  const auto rate = ronda::training::LearningRate(flags.learning_rate).linear(steps * flags.epochs);
 
   torch::optim::SGD sgd(net->parameters(), torch::optim::SGDOptions(flags.learning_rate).momentum(0.9));
   ronda::torch::DistributedOptimizer optimizer(sgd, net->named_parameters());

@@ -19,7 +19,6 @@
 namespace ronda {
 namespace {
 
-constexpr int64_t kMaxCacheCapacity = 1 << 24;
 constexpr int64_t kMaxLockAfter = 1000;
 constexpr int64_t kMaxTimelineMegabytes = 1 << 20;
 constexpr int64_t kMaxLaneMegabytes = 1 << 20;
@@ -33,16 +32,8 @@ constexpr std::pair<absl::string_view, LogLevel> kLogLevels[] = {{"debug", LogLe
 // Reads the times after which a stalled operation is reported, and after which it fails. RONDA_STALL_WARNING must not
 // exceed the deadline; its default is lowered to the deadline if necessary.
 absl::Status ReadStallTimes(const EnvironmentVariables& variables, Tunables* tunables) {
-  RONDA_RETURN_IF_ERROR(variables.ReadDuration(
-      "RONDA_STALL_WARNING",
-      {.min = absl::Nanoseconds(1),
-       .expectation = "a duration above zero such as 60 (seconds) or 10m, or inf for no warning"},
-      &tunables->stall_warning));
-  RONDA_RETURN_IF_ERROR(variables.ReadDuration(
-      "RONDA_STALL_DEADLINE",
-      {.min = absl::Nanoseconds(1),
-       .expectation = "a duration above zero such as 60 (seconds) or 10m, or inf for no deadline"},
-      &tunables->stall_deadline));
+  RONDA_RETURN_IF_ERROR(variables.ReadDuration("RONDA_STALL_WARNING", kStallWarningRange, &tunables->stall_warning));
+  RONDA_RETURN_IF_ERROR(variables.ReadDuration("RONDA_STALL_DEADLINE", kStallDeadlineRange, &tunables->stall_deadline));
   if (tunables->stall_warning <= tunables->stall_deadline) return absl::OkStatus();
   const std::optional<std::string> warning = variables.Get("RONDA_STALL_WARNING");
   if (!warning) {
@@ -68,29 +59,18 @@ absl::Status ReadAutotune(const EnvironmentVariables& variables, Tunables* tunab
 
 absl::StatusOr<Tunables> ReadTunables(const EnvironmentVariables& variables) {
   Tunables tunables;
-  RONDA_RETURN_IF_ERROR(variables.ReadDuration(
-      "RONDA_CYCLE_TIME",
-      {.max = absl::Hours(1),
-       .expectation = "a duration from 0 to 1h with a unit, such as 1ms",
-       .plain_number = DurationRange::PlainNumber::kNothing},  // HOROVOD_CYCLE_TIME counts milliseconds
-      &tunables.cycle_time));
+  RONDA_RETURN_IF_ERROR(variables.ReadDuration("RONDA_CYCLE_TIME", kCycleTimeRange, &tunables.cycle_time));
   RONDA_RETURN_IF_ERROR(variables.ReadBytes("RONDA_FUSION_THRESHOLD", &tunables.fusion_threshold));
   RONDA_RETURN_IF_ERROR(variables.ReadBytes("RONDA_MIN_BUCKET_BYTES", &tunables.min_bucket_bytes));
   RONDA_RETURN_IF_ERROR(variables.ReadBytes("RONDA_CHUNK_BYTES", &tunables.chunk_bytes));
   int64_t cache_capacity = static_cast<int64_t>(tunables.cache_capacity);
-  RONDA_RETURN_IF_ERROR(
-      variables.ReadInteger("RONDA_CACHE_CAPACITY", {.min = 0, .max = kMaxCacheCapacity}, &cache_capacity));
+  RONDA_RETURN_IF_ERROR(variables.ReadInteger("RONDA_CACHE_CAPACITY", kCacheCapacityRange, &cache_capacity));
   tunables.cache_capacity = static_cast<size_t>(cache_capacity);
   int64_t lock_after = tunables.lock_after;
   RONDA_RETURN_IF_ERROR(variables.ReadInteger("RONDA_LOCK_AFTER", {.min = 0, .max = kMaxLockAfter}, &lock_after));
   tunables.lock_after = static_cast<int>(lock_after);
   RONDA_RETURN_IF_ERROR(ReadStallTimes(variables, &tunables));
-  RONDA_RETURN_IF_ERROR(
-      variables.ReadDuration("RONDA_START_TIMEOUT",
-                             {.min = absl::Milliseconds(1),
-                              .max = absl::Hours(24),
-                              .expectation = "a duration from 1ms to 24h, such as 30 (seconds) or 2m"},
-                             &tunables.start_timeout));
+  RONDA_RETURN_IF_ERROR(variables.ReadDuration("RONDA_START_TIMEOUT", kStartTimeoutRange, &tunables.start_timeout));
   RONDA_RETURN_IF_ERROR(
       variables.ReadText("RONDA_NEGOTIATION_LOG", "the name of a file to write", &tunables.negotiation_log));
   RONDA_RETURN_IF_ERROR(ReadAutotune(variables, &tunables));

@@ -83,6 +83,16 @@ TEST(SmokeTest, CollectivesOfEveryKindAreRight) {
   EXPECT_NE(outcome.text.find("#wrong"), std::string::npos) << outcome.text;
 }
 
+TEST(SmokeTest, MessagesThatAreTooSmallOrTooLargeAreExplained) {
+  const Outcome none = RunTool("collectives -b 0 -e 0");
+  EXPECT_EQ(none.exit_code, 2);
+  EXPECT_THAT(none.text, HasSubstr("there is nothing to measure: no element fits into --max-bytes (-e)"));
+  const Outcome huge = RunTool("collectives -np 1 --layer communicator -b 64T -e 64T");
+  EXPECT_NE(huge.exit_code, 0);
+  EXPECT_THAT(huge.text,
+              HasSubstr("a rank has no memory for a buffer of 64 TiB: choose smaller messages (--max-bytes"));
+}
+
 TEST(SmokeTest, IterationsAreThoseOfNcclsTests) {
   const std::string json = PathOf("iterations.json");
   const Outcome outcome =

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <cstddef>
 #include <cstring>
+#include <limits>
 #include <optional>
 #include <string>
 
@@ -69,6 +70,32 @@ TEST(OptionsTest, SenselessValuesAreNamed) {
   options.stall_warning_s = 0;
   options.struct_size = 3;
   EXPECT_THAT(std::string(ApplyOptions(&options, &client).message()), HasSubstr("RONDA_OPTIONS_INIT"));
+}
+
+// The limits are those of the environment variables.
+TEST(OptionsTest, ValuesThatAreOutOfRangeAreNamed) {
+  const double infinite = std::numeric_limits<double>::infinity();
+  const auto error_of = [](const ronda_options& options) {
+    ClientOptions client;
+    return std::string(ApplyOptions(&options, &client).message());
+  };
+  ronda_options options = RONDA_OPTIONS_INIT;
+  options.cycle_time_ms = infinite;
+  EXPECT_EQ(error_of(options), "ronda_options.cycle_time_ms is inf: it must be between 0 and 1h");
+  options.cycle_time_ms = 3600.0 * 1000;
+  EXPECT_EQ(error_of(options), "");
+  options.cache_capacity = (1 << 24) + 1;
+  EXPECT_EQ(error_of(options), "ronda_options.cache_capacity is 16777217: it must be at most 16777216");
+  options.cache_capacity = 1 << 24;
+  EXPECT_EQ(error_of(options), "");
+  options.start_timeout_s = 25 * 3600;
+  EXPECT_EQ(error_of(options), "ronda_options.start_timeout_s is 90000: it must be between 1ms and 24h");
+  options.start_timeout_s = 24 * 3600;
+  EXPECT_EQ(error_of(options), "");
+  options.stall_deadline_s = 1e-12;
+  EXPECT_EQ(error_of(options), "ronda_options.stall_deadline_s is 1e-12: it must be between 1ns and inf");
+  options.stall_deadline_s = infinite;
+  EXPECT_EQ(error_of(options), "");
 }
 
 // The first version of ronda_options ended with padding, which programs of that version do not set.

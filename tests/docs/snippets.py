@@ -193,7 +193,8 @@ struct Sgd {
 struct Model {
   std::vector<ronda::Tensor> tensors() { return {}; }
   std::vector<ronda::Tensor> gradients() { return {}; }
-  void backward(const std::vector<std::int64_t>&, std::int64_t) {}
+  template <class Ready>
+  void backward(const std::vector<std::int64_t>&, std::int64_t, const Ready&) {}
 };
 """,
         within="Sgd sgd; Model model; std::int64_t progress = 0;\n",
@@ -225,15 +226,6 @@ struct Model {
         _BASICS + '#include "ronda/threads.hpp"\nint shard(int, int); void train(int);\n',
     ),
     CppSnippet("ronda::DistributedOptimizerOptions options;", _BASICS),
-    CppSnippet(
-        "ronda::training::DistributedSampler sampler(images",
-        _BASICS
-        + """#include "ronda/training.hpp"
-std::vector<int> images(8);
-std::vector<ronda::Tensor> state;
-template <typename Samples> double train(const Samples&, double) { return 0; }
-""",
-    ),
     CppSnippet("#include <ronda.hpp> #include <ronda/torch.hpp>", _NET, libtorch=True),
     CppSnippet(
         "{ const auto guard = model.no_sync();",
@@ -251,9 +243,44 @@ template <typename Samples> double train(const Samples&, double) { return 0; }
     ),
 ]
 
-# Blocks that are whole programs, with the expected output of rank 0. The tests compile and link
-# each program, and run it on two ranks.
-CPP_PROGRAMS = {Snippet("#include <ronda.hpp> #include <cstdio>"): "w[0] = 0.500"}
+# 40 samples per rank and epoch, in batches of 32 and 8. The second run resumes after the last step.
+_TRAINING = Snippet(
+    "ronda::training::DistributedSampler sampler(images",
+    before="""
+#include <cstring>
+#include <iostream>
+#include <stdexcept>
+#include <ronda.hpp>
+#include <ronda/training.hpp>
+std::vector<int> images(80);
+float weight = 0;
+std::vector<ronda::Tensor> state = {ronda::tensor("weight", &weight)};
+template <typename Samples> double train(const Samples& samples, double) {
+  if (samples.empty()) throw std::runtime_error("the batch is empty");
+  weight += samples.size();
+  return 0;
+}
+void run() {
+""",
+    after="""
+  std::cout << "after step " << resumed.step << ": " << weight << " samples, epoch "
+            << sampler.state().epoch << std::endl;
+}
+int main() {
+  const ronda::Job job;
+  run();
+  weight = 0;
+  run();
+}
+""",
+)
+
+# Programs, with the expected output of rank 0. The tests compile and link each program, and run it
+# on two ranks.
+CPP_PROGRAMS = {
+    Snippet("#include <ronda.hpp> #include <cstdio>"): "w[0] = 0.500",
+    _TRAINING: "[0]<stdout>: after step 9999: 200000 samples, epoch 4999\n",
+}
 
 _SLURM = "needs Slurm: tests/python/slurm runs rondarun in an allocation"
 _HOSTS = "the hosts do not exist: tests/hosts checks hosts"

@@ -38,6 +38,17 @@ class TensorHandle {
   TensorHandle(Handle handle, detail::Rows output, at::Tensor result, at::Tensor input = {})
       : input_(std::move(input)), output_(std::move(output)), result_(std::move(result)), handle_(std::move(handle)) {}
 
+  TensorHandle(TensorHandle&&) = default;
+  // First waits for this object's own operation, which still uses the tensors.
+  TensorHandle& operator=(TensorHandle&& other) noexcept {
+    handle_ = std::move(other.handle_);
+    input_ = std::move(other.input_);
+    output_ = std::move(other.output_);
+    result_ = std::move(other.result_);
+    is_fetched_ = other.is_fetched_;
+    return *this;
+  }
+
   bool poll() const { return handle_.poll(); }
 
   // Waits, and returns the result, which is the caller's own tensor for an in-place operation. Throws the operation's
@@ -68,6 +79,15 @@ class RowsHandle {
   // Takes ownership of the operation, which reads `input`. The result has the shape and dtype of `input`, except for
   // the number of rows.
   RowsHandle(OutputHandle<char> handle, at::Tensor input) : input_(std::move(input)), handle_(std::move(handle)) {}
+
+  RowsHandle(RowsHandle&&) = default;
+  // First waits for this object's own operation, which still uses the tensor.
+  RowsHandle& operator=(RowsHandle&& other) noexcept {
+    handle_ = std::move(other.handle_);
+    input_ = std::move(other.input_);
+    result_ = std::move(other.result_);
+    return *this;
+  }
 
   bool poll() const { return handle_.poll(); }
 

@@ -64,6 +64,7 @@ struct DistributedDataParallelOptions {
 //
 // Every rank must have the same module, in host memory, and make the same calls. In each backward(), at least one
 // parameter must take part on every rank. Parameters that are frozen when this object is created do not take part.
+// Between two steps, all ranks may give parameters another dtype or shape (to(), set_data()).
 // Gradients are reduced in place, without copies. backward() throws Error if a gradient cannot be reduced. After a
 // backward() that threw, for instance on this rank alone, the next forward() submits the tensors for which the other
 // ranks wait, and drops this rank's gradients. The gradients of the other ranks are then undefined for this step.
@@ -97,6 +98,7 @@ class DistributedDataParallel {
   template <class... Arguments>
   auto forward(Arguments&&... arguments) {
     if (synchronizes_ && gradients_.any_announced()) finish_failed_backward();
+    hooks_.renew();
     if (options_.broadcast_buffers && synchronizes_ && module_->is_training()) broadcast_buffers();
     return module_->forward(std::forward<Arguments>(arguments)...);
   }

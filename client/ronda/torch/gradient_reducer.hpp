@@ -31,22 +31,33 @@ namespace detail {
 
 // Calls target->gradient_accumulated(i) each time backward has accumulated the gradient of parameters[i], in the thread
 // that accumulated it. For parameters in host memory, this is the thread that called backward(). The destructor removes
-// the hooks. `target` must outlive this object.
+// the hooks. `parameters` and `target` must outlive this object.
 template <class Target>
 class GradientHooks {
  public:
-  GradientHooks(const std::vector<at::Tensor>& parameters, Target* target) {
-    for (std::size_t i = 0; i < parameters.size(); ++i) {
-      // The parameter does not own its node, so `hooks_` keeps the node alive. libtorch calls the hook each time the
-      // node has accumulated a gradient.
-      NodePointer node = ::torch::autograd::impl::grad_accumulator(parameters[i]);
-      const std::uintptr_t key = node->add_post_hook(std::make_unique<Hook>(target, i));
-      hooks_.push_back({std::move(node), key});
-    }
+  GradientHooks(const std::vector<at::Tensor>& parameters, Target* target)
+      : parameters_(parameters), target_(target), hooks_(parameters.size()) {
+    renew();
   }
   ~GradientHooks() {
-    for (const Installed& hook : hooks_) hook.node->del_post_hook(hook.key);
+    for (Installed& hook : hooks_) remove(&hook);
   }
+
+  // Moves each hook to the node that now accumulates the parameter's gradient. A parameter that gets another dtype or
+  // shape also gets another node.
+  void renew() {
+    for (std::size_t i = 0; i < parameters_.size(); ++i) {
+      Installed& hook = hooks_[i];
+      if (parameters_[i].sizes() != hook.shape) remove(&hook);  // libtorch keeps the node as long as something owns it
+      NodePointer node = ::torch::autograd::impl::grad_accumulator(parameters_[i]);
+      if (node == nullptr || node == hook.node) continue;  // a parameter that is frozen has no node
+      remove(&hook);
+      hook.key = node->add_post_hook(std::make_unique<Hook>(target_, i));
+      hook.node = std::move(node);
+      hook.shape = parameters_[i].sizes().vec();
+    }
+  }
+
   GradientHooks(const GradientHooks&) = delete;
   GradientHooks& operator=(const GradientHooks&) = delete;
 
@@ -68,15 +79,24 @@ class GradientHooks {
   };
 
   struct Installed {
-    NodePointer node;
-    std::uintptr_t key;
+    NodePointer node;  // owned here, because the parameter does not own it
+    std::uintptr_t key = 0;
+    std::vector<std::int64_t> shape;  // of the parameter
   };
 
-  std::vector<Installed> hooks_;
+  static void remove(Installed* hook) {
+    if (hook->node != nullptr) hook->node->del_post_hook(hook->key);
+    hook->node = {};
+  }
+
+  const std::vector<at::Tensor>& parameters_;
+  Target* const target_;
+  std::vector<Installed> hooks_;  // of each parameter
 };
 
 // A ronda::GradientReducer for the gradients of libtorch parameters. Looks up a gradient's address each time the
 // gradient is announced, because the first backward allocates the gradient, and programs may replace or drop it.
+// Between two steps, programs may also give parameters another dtype or shape.
 //
 // Thread-compatible.
 class ParameterReducer {
@@ -108,6 +128,7 @@ class ParameterReducer {
     // libtorch's engine may call a hook in a thread of its own. If ranks are threads, that thread does not know its
     // rank yet.
     if (ronda::current() != rank_) ronda::make_current(rank_);
+    if (!any_announced()) redefine_changed();
     void* const place = place_of(index);
     announced_[index] = 1;  // even if the submission fails: synchronize() returns its error
     reducer_.gradient_ready_at(index, place);
@@ -117,12 +138,7 @@ class ParameterReducer {
   // the sum is the same as in a single process. A parameter without a gradient gets a gradient of zeros.
   void synchronize() {
     if (reducer_.synchronized()) return;
-    std::exception_ptr first_error;
-    try {
-      announce_rest();
-    } catch (...) {
-      first_error = std::current_exception();
-    }
+    const std::exception_ptr first_error = announce_rest();
     Status status = reducer_.try_synchronize();
     announced_.assign(announced_.size(), 0);
     in_flight_.assign(in_flight_.size(), {});
@@ -165,15 +181,53 @@ class ParameterReducer {
     return gradients;
   }
 
-  void announce_rest() {
+  // Tells the reducer which parameters have got another dtype or shape since the previous step.
+  void redefine_changed() {
     for (std::size_t i = 0; i < parameters_.size(); ++i) {
-      if (announced_[i] != 0) continue;
-      for (int pass = 0; pass < passes_; ++pass) reducer_.gradient_ready_at(i, place_of(i));
+      const at::Tensor& parameter = parameters_[i];
+      check(reducer_.gradients()[i].name, parameter);
+      if (!is_defined_like(i, parameter)) {
+        reducer_.redefine(i, *dtype_of(parameter.scalar_type()), parameter.sizes().vec());
+      }
     }
   }
 
-  // Returns the address of the parameter's gradient. Its elements are in row-major order, and stay at this address
-  // during the step, even if the program drops the gradient.
+  // Returns whether the tensor has the dtype and shape with which the reducer reduces the gradient.
+  bool is_defined_like(std::size_t index, const at::Tensor& tensor) const {
+    const Tensor& gradient = reducer_.gradients()[index];
+    return dtype_of(tensor.scalar_type()) == gradient.dtype && tensor.sizes() == gradient.shape;
+  }
+
+  // Announces the gradients that have not been announced. If one of them cannot be reduced, announces zeros instead,
+  // because the other ranks wait for the tensor, and returns the first such error.
+  std::exception_ptr announce_rest() {
+    std::exception_ptr first_error;
+    const auto attempt = [&first_error](const auto& call) {
+      try {
+        call();
+        return true;
+      } catch (...) {
+        if (first_error == nullptr) first_error = std::current_exception();
+        return false;
+      }
+    };
+    if (!any_announced()) attempt([this] { redefine_changed(); });
+    for (std::size_t i = 0; i < parameters_.size(); ++i) {
+      if (announced_[i] != 0) continue;
+      void* place = nullptr;
+      if (!attempt([&] { place = place_of(i); })) {
+        in_flight_[i] = at::zeros({static_cast<std::int64_t>(reducer_.gradients()[i].bytes())}, at::kByte);
+        place = in_flight_[i].data_ptr();
+      }
+      attempt([&] {
+        for (int pass = 0; pass < passes_; ++pass) reducer_.gradient_ready_at(i, place);
+      });
+    }
+    return first_error;
+  }
+
+  // Returns the address of the parameter's gradient. Its elements are in row-major order and have the parameter's
+  // dtype. They stay at this address during the step, even if the program drops the gradient.
   void* place_of(std::size_t index) {
     const ::torch::NoGradGuard no_grad;
     at::Tensor& gradient = parameters_[index].mutable_grad();
@@ -182,8 +236,14 @@ class ParameterReducer {
     } else if (gradient.layout() != at::kStrided) {
       throw invalid(owner_ + ": the gradient of '" + reducer_.gradients()[index].name +
                     "' is sparse: make its embedding with sparse(false)");
-    } else if (!gradient.is_contiguous()) {
-      gradient = gradient.detach().contiguous();
+    } else if (!gradient.is_contiguous() || gradient.is_neg() ||
+               gradient.scalar_type() != parameters_[index].scalar_type()) {
+      gradient = gradient.detach().resolve_neg().to(parameters_[index].scalar_type()).contiguous();
+    }
+    if (!is_defined_like(index, gradient)) {
+      throw invalid(owner_ + ": the gradient of '" + reducer_.gradients()[index].name +
+                    "' has not the dtype and shape that its parameter had when the step began: drop the gradients when "
+                    "the parameter changes, and change it between steps");
     }
     in_flight_[index] = gradient;
     return gradient.data_ptr();

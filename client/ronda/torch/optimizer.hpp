@@ -41,6 +41,9 @@ namespace torch {
 // is false) when this object is created do not take part. A gradient that is not contiguous is replaced by a contiguous
 // one.
 //
+// Between two steps, all ranks may give parameters another dtype or shape (to(), set_data()). If zero_grad() is not
+// called after the change, the gradients of the next step travel in step(), and not during backward.
+//
 // Backward must run `backward_passes_per_step` times per step; it throws if it runs more often before step() has
 // returned. After an error from step(), a new step begins: call zero_grad().
 //
@@ -71,6 +74,7 @@ class DistributedOptimizer {
           "DistributedOptimizer: zero_grad() between backward() and step(): call it before backward()");
     }
     optimizer_.zero_grad();
+    hooks_.renew();
   }
 
   // Waits until all gradients are reduced, so that the program can inspect or clip them before step(). Does nothing if
@@ -83,6 +87,7 @@ class DistributedOptimizer {
   // thrown by the optimizer.
   void step() {
     gradients_.step([this] { optimizer_.step(); });
+    hooks_.renew();
   }
 
   // A step for optimizers that evaluate the loss several times per step, such as LBFGS. `closure` must drop the

@@ -69,8 +69,9 @@ inline ChannelStatistics statistics_over_ranks(const at::Tensor& input, const Ca
       allgather("", own.unsqueeze(0), call).split_with_sizes({1, channels, channels}, 1);
   ChannelStatistics all;
   all.count = ranks[0].sum();
-  all.mean = (ranks[0] * ranks[1]).sum(0) / all.count;
-  all.variance = (ranks[2] + ranks[0] * (ranks[1] - all.mean).square()).sum(0) / all.count;
+  const at::Tensor divisor = all.count.clamp_min(1);  // all batches may be empty
+  all.mean = (ranks[0] * ranks[1]).sum(0) / divisor;
+  all.variance = (ranks[2] + ranks[0] * (ranks[1] - all.mean).square()).sum(0) / divisor;
   return all;
 }
 
@@ -181,10 +182,12 @@ class SyncBatchNormImpl : public ::torch::nn::NormImplBase<2, SyncBatchNormImpl,
     return tensor.defined() ? c10::optional<at::Tensor>(tensor) : c10::nullopt;
   }
 
-  // Updates the running statistics as libtorch does, with the unbiased variance (divided by the count minus one).
+  // Updates the running statistics as libtorch does, with the unbiased variance (divided by the count minus one). If
+  // all batches are empty, only counts the batch.
   void track(const at::Tensor& mean, const at::Tensor& variance, const at::Tensor& count) {
     const ::torch::NoGradGuard no_grad;
     num_batches_tracked += 1;
+    if (count.item<double>() == 0) return;
     const double momentum = options.momentum().value_or(1.0 / num_batches_tracked.item<double>());
     const at::Tensor unbiased = variance * (count / (count - 1).clamp_min(1));
     running_mean.lerp_(mean.to(running_mean.scalar_type()), momentum);

@@ -69,13 +69,14 @@ inline void mark_written(const at::Tensor& tensor) {
   if (!tensor.is_inference()) tensor.unsafeGetTensorImpl()->bump_version();
 }
 
-// The elements of a tensor in row-major order: in the tensor's own memory if possible, otherwise in a copy.
+// The elements of a tensor in row-major order: in the tensor's own memory if possible, otherwise in a copy. Views with
+// libtorch's negative bit (imag(conj(z))) are also copied, because their memory holds the elements with the other sign.
 class Rows {
  public:
   // Throws Error (RONDA_ERROR_INVALID_ARGUMENT) if check() rejects the tensor.
   Rows(const std::string& name, const at::Tensor& tensor) : tensor_(tensor) {
     check(name, tensor);
-    rows_ = tensor.detach().contiguous();
+    rows_ = tensor.detach().resolve_neg().contiguous();
   }
 
   const at::Tensor& get() const noexcept { return rows_; }
@@ -102,11 +103,14 @@ class Rows {
 //   ronda::allreduce(ronda::torch::view("w", w));
 //
 // Throws Error (RONDA_ERROR_INVALID_ARGUMENT) if the tensor is undefined, sparse, on a device, of a type that Ronda
-// does not support, or not contiguous. The operations of collectives.hpp, unlike this function, also accept tensors
-// that are not contiguous.
+// does not support, not contiguous, or a view that changes signs (is_neg()). The operations of collectives.hpp, unlike
+// this function, also accept such views, and tensors that are not contiguous.
 inline Tensor view(std::string name, const at::Tensor& tensor) {
   detail::check(name, tensor);
   if (!tensor.is_contiguous()) throw detail::invalid("tensor '" + name + "' is not contiguous");
+  if (tensor.is_neg()) {
+    throw detail::invalid("tensor '" + name + "' is a view that changes signs: pass tensor.resolve_neg()");
+  }
   Tensor view;
   view.name = std::move(name);
   view.data = tensor.data_ptr();

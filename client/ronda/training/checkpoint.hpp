@@ -68,10 +68,11 @@ class Checkpoints {
 
   // Saves `tensors`, and rank 0's `extra` bytes, as the state after step `step`, which must be at least 0. Returns on
   // every rank once the file is safely on rank 0's disk. Removes the oldest files if there are more than `keep`.
-  // Errors, the same on every rank: RONDA_ERROR_INVALID_ARGUMENT (step; a tensor in GPU memory); RONDA_ERROR_INTERNAL
-  // with the system's reason and the file; RONDA_ERROR_OUT_OF_MEMORY; the errors of broadcast_object(). If the file
-  // could not be written, at most an unfinished file is left, which the next save replaces. If only the sync of the
-  // folder failed, the new file exists and is complete.
+  // Errors, the same on every rank: RONDA_ERROR_INVALID_ARGUMENT (step; rank 0's tensors: two of one name, or one in
+  // GPU memory, with a null pointer or with a negative dimension); RONDA_ERROR_INTERNAL with the system's reason and
+  // the file; RONDA_ERROR_OUT_OF_MEMORY; the errors of broadcast_object(). If the file could not be written, at most an
+  // unfinished file is left, which the next save replaces. If only the sync of the folder failed, the new file exists
+  // and is complete.
   Status try_save(std::int64_t step, const std::vector<Tensor>& tensors, std::string_view extra = {}) {
     return on_rank_zero([&] { return write(step, tensors, extra); });
   }

@@ -24,6 +24,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <unordered_set>
 #include <vector>
 
 #include "../status.hpp"
@@ -154,11 +155,14 @@ inline void put_checkpoint(std::int64_t step, const std::vector<Tensor>& tensors
   }
 }
 
-inline Status check_is_on_host(const std::vector<Tensor>& tensors) {
+// Checks that the tensors can be saved, and sent to the other ranks when a job resumes.
+inline Status check_tensors(const std::vector<Tensor>& tensors) {
+  std::unordered_set<std::string_view> names;
   for (const Tensor& tensor : tensors) {
-    if (tensor.memory == RONDA_MEMORY_HOST) continue;
-    return invalid_argument("tensor '" + tensor.name +
-                            "' is in a GPU's memory: copy it to the host's to save it in a checkpoint");
+    Status status = check_elements("checkpoint: tensor", tensor);
+    if (!status.ok()) return status;
+    if (tensor.name.empty() || names.insert(tensor.name).second) continue;
+    return invalid_argument("checkpoint: two tensors are named '" + tensor.name + "': give each its own name");
   }
   return {};
 }
@@ -178,7 +182,7 @@ inline int sync_folder_of(const std::string& path) {
 // file is called `unfinished`, in the same folder.
 inline Status write_checkpoint(const std::string& path, const std::string& unfinished, std::int64_t step,
                                const std::vector<Tensor>& tensors, std::string_view extra) {
-  Status status = check_is_on_host(tensors);
+  Status status = check_tensors(tensors);
   if (!status.ok()) return status;
   int error = 0;
   {
@@ -285,7 +289,7 @@ inline Status match_tensor(const std::string& path, const Tensor& tensor, Checkp
 // Reads a checkpoint that check_checkpoint() has accepted. Compares all tensors of the file with `tensors` before it
 // changes any of them.
 inline Status read_checkpoint(const std::string& path, const std::vector<Tensor>& tensors, std::string* extra) {
-  Status status = check_is_on_host(tensors);
+  Status status = check_tensors(tensors);
   if (!status.ok()) return status;
   const File file(std::fopen(path.c_str(), "rbe"));
   if (file == nullptr) return unreadable_checkpoint(path, errno);

@@ -22,17 +22,16 @@ inline namespace abi1 {
 namespace detail {
 
 // Calls `visit(element)` with a reference to each element of `gradient`.
-// Errors: RONDA_ERROR_INVALID_ARGUMENT if `gradient` is not float32 or float64 in host memory.
+// Errors: RONDA_ERROR_INVALID_ARGUMENT if `gradient` is not float32 or float64 in host memory, or has a null pointer or
+// a negative dimension.
 template <class Visit>
 Status visit_elements(const Tensor& gradient, const Visit& visit) {
   const auto visit_all = [&](auto* elements) {
     const std::size_t count = gradient.count();
     for (std::size_t i = 0; i < count; ++i) visit(elements[i]);
   };
-  if (gradient.memory != RONDA_MEMORY_HOST) {
-    return invalid_argument("gradient '" + gradient.name +
-                            "' is in a GPU's memory: only host memory is supported here");
-  }
+  Status status = check_elements("gradient", gradient);
+  if (!status.ok()) return status;
   if (gradient.dtype == RONDA_FLOAT32) {
     visit_all(static_cast<float*>(gradient.data));
   } else if (gradient.dtype == RONDA_FLOAT64) {

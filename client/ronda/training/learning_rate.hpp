@@ -141,13 +141,14 @@ class Plateau {
     if (!holds) throw Error(RONDA_ERROR_INVALID_ARGUMENT, "Plateau: an option is out of range");
   }
 
-  // `metric` is this rank's own value of the metric; lower is better. Every rank must call the function. Returns the
-  // factor by which to multiply the learning rate from now on, the same on every rank.
+  // `metric` is this rank's own value of the metric; lower is better. NaN and infinity are no improvement. Every rank
+  // must call the function. Returns the factor by which to multiply the learning rate from now on, the same on every
+  // rank.
   // Errors: the errors of an allreduce.
   Result<double> try_update(double metric, const CallOptions& call = {}) {
     Status status = try_allreduce(tensor("ronda.training.plateau", &metric), {}, call);
     if (!status.ok()) return status;
-    if (metric < best_ - options_.threshold * std::abs(best_) || best_ == kNone) {
+    if (best_ == kNone ? metric < kNone : metric < best_ - options_.threshold * std::abs(best_)) {
       best_ = metric;
       bad_ = 0;
     } else if (++bad_ > options_.patience) {

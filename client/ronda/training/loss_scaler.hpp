@@ -16,7 +16,7 @@ namespace ronda {
 inline namespace abi1 {
 namespace training {
 
-// The defaults are the same as in PyTorch's GradScaler and in Apex.
+// The defaults are the same as in Apex. PyTorch's GradScaler has the same ones, but no minimum and no maximum.
 struct LossScalerOptions {
   double initial = 65536;
   double growth = 2;           // the factor after `growth_interval` good steps in a row; at least 1

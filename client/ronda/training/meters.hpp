@@ -72,7 +72,7 @@ class Meters {
   Accuracy accuracy(const std::string& name) { return Accuracy(average(name)); }
 
   // Returns, by name, the averages over the values that all ranks have added since the last call. An average is NaN if
-  // no rank has added a value. Every rank must call the function, with averages of the same names.
+  // no rank has added a value. Every rank that has not joined must call the function, with averages of the same names.
   // Errors: the errors of an allreduce; RONDA_ERROR_MISMATCH if a rank has averages with different names. After an
   // error, all values are kept and included in the next reduce().
   Result<std::map<std::string, double>> try_reduce(const CallOptions& call = {}) {
@@ -81,12 +81,14 @@ class Meters {
       sums.push_back(average.sum());
       sums.push_back(average.weight());
     }
+    sums.push_back(1);  // the sum is the number of ranks that take part: the others have joined
     sums.push_back(hash_of_names());
     ReduceOptions sum;
     sum.op = Op::Sum;
     Status status = try_allreduce(tensor("ronda.training.meters", sums), sum, call);
     if (!status.ok()) return status;
-    if (sums.back() != call.process_set.size() * hash_of_names()) return different_names();
+    const double ranks = sums[sums.size() - 2];
+    if (sums.back() != ranks * hash_of_names()) return different_names();
     std::map<std::string, double> reduced;
     std::size_t at = 0;
     for (auto& [name, average] : averages_) {

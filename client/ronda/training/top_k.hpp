@@ -36,11 +36,11 @@ class SparseGradient {
  public:
   // If `is_whole` is set, all elements are sent in every step, and v is empty.
   SparseGradient(const Tensor& gradient, bool is_whole)
-      : gradient_(gradient), count_(gradient.count()), u_(count_), v_(is_whole ? 0 : count_) {}
+      : gradient_(gradient), count_(gradient.count()), is_whole_(is_whole), u_(count_), v_(is_whole ? 0 : count_) {}
 
   const Tensor& gradient() const { return gradient_; }
   std::size_t count() const { return count_; }
-  bool is_whole() const { return v_.size() < count_; }
+  bool is_whole() const { return is_whole_; }
 
   void add_state(std::vector<Tensor>* state) {
     state->push_back(tensor("ronda.training.top_k.u." + gradient_.name, u_));
@@ -145,6 +145,7 @@ class SparseGradient {
 
   const Tensor gradient_;
   const std::size_t count_;
+  const bool is_whole_;
   std::vector<T> u_, v_;
   std::vector<T> magnitudes_;
   std::vector<std::uint32_t> chosen_;  // indices, in ascending order
@@ -164,7 +165,8 @@ struct TopKOptions {
 
   double momentum = 0.9;            // of SGD: TopK applies it, so the optimizer must not; at least 0, below 1
   bool factor_masking = true;       // elements that are sent get a velocity of zero
-  double clip_norm = 0;             // on each rank, gradients are clipped to this norm / sqrt(ranks); 0: not at all
+  double clip_norm = 0;             // on each rank, gradients are clipped to this norm / sqrt(ranks); 0: not at all.
+                                    // This counts all ranks of the process set, also those that have joined
   std::size_t min_elements = 1024;  // gradients with fewer elements are sent uncompressed
   CallOptions call = {};
 };
@@ -184,8 +186,8 @@ struct TopKOptions {
 // Use TopK instead of DistributedOptimizer. Each rank receives the indices and values of the chosen elements of all
 // ranks. For 4-byte elements and density * ranks below 1, a rank receives less data than in an allreduce. Every rank
 // must make the same calls, with gradients of the same names, shapes and dtypes in the same order, float32 or float64
-// in host memory. The gradients must outlive the TopK object. The results are bitwise equal on all ranks.
-// Thread-compatible.
+// in host memory. The gradients must outlive the TopK object. The results are bitwise equal on all ranks. Like other
+// averages, they do not count ranks that have joined, unless Absent says otherwise. Thread-compatible.
 class TopK {
  public:
   // Throws Error (RONDA_ERROR_INVALID_ARGUMENT) if an option is out of range, or a gradient is not float32 or float64
@@ -318,7 +320,9 @@ class TopK {
     if (status.ok()) status = messages.wait();
     if (status.ok() && !sparse_.empty()) status = check_messages(messages);
     if (status.ok()) overflowed_ = !are_finite(whole_) || !all_ranks_are_finite(messages);
-    if (status.ok() && !overflowed_) take(messages, density);
+    int ranks = 1;  // the divisor of an average
+    if (status.ok() && !sparse_.empty()) status = detail::to_status(ronda_averaged_over(messages.id(), &ranks));
+    if (status.ok() && !overflowed_) take(messages, density, 1.0 / ranks);
     return status;
   }
 
@@ -402,8 +406,9 @@ class TopK {
     return finite;
   }
 
-  // Computes the new gradients from the messages of all ranks, and from the gradients that were reduced uncompressed.
-  void take(OutputHandle<std::uint8_t>& messages, double density) {
+  // Computes the new gradients from the messages of all ranks, times `scale`, and from the gradients that were reduced
+  // uncompressed.
+  void take(OutputHandle<std::uint8_t>& messages, double density, double scale) {
     for_each([&](auto& gradient) {
       if (gradient.is_whole()) {
         gradient.apply_momentum(options_.momentum);
@@ -413,7 +418,6 @@ class TopK {
       }
     });
     if (sparse_.empty()) return;
-    const double scale = 1.0 / options_.call.process_set.size();
     for_each_message(messages, [&](const Header&, const std::uint8_t* from) {
       for_each_sparse([&](auto& gradient) { from = gradient.add(from, chosen_of(gradient.count(), density), scale); });
     });

@@ -58,6 +58,20 @@ TEST_F(JobFlagsTest, AllFlagsCanBeSet) {
   EXPECT_EQ(out_ + err_, "");
 }
 
+TEST_F(JobFlagsTest, FolderThatDoesNotExistIsNamedBeforeTheRun) {
+  EXPECT_EQ(Parse({"--json", "none/a.json"}), 2);
+  EXPECT_THAT(err_, HasSubstr("--json takes the name of a file in a folder that exists; got \"none/a.json\""));
+  EXPECT_EQ(Parse({"--csv", testing::TempDir()}), 2);
+  EXPECT_EQ(Parse({"--csv", testing::TempDir() + "/a.csv"}), -1);
+  setenv("RONDA_RANK", "1", 1);
+  setenv("RONDA_SIZE", "2", 1);
+  setenv("RONDA_JOB_ID", "job", 1);
+  Flags flags_of_other_rank("example", "Does nothing.");
+  AddFileFlags(&flags_of_other_rank, &options_.files);
+  for (const char* name : {"RONDA_RANK", "RONDA_SIZE", "RONDA_JOB_ID"}) unsetenv(name);
+  EXPECT_TRUE(flags_of_other_rank.Parse({"--json", "none/a.json"}).ok()) << "rank 0 writes the file";
+}
+
 TEST_F(JobFlagsTest, TwoRanksAndNoPeersAreTheDefault) {
   EXPECT_EQ(Parse({}), -1);
   EXPECT_EQ(options_.ranks, std::vector<int>{2});

@@ -2,6 +2,8 @@
 
 // Tests the options of DistributedOptimizer, with ranks that are threads.
 #include <cmath>
+#include <cstddef>
+#include <cstdint>
 #include <limits>
 #include <string>
 #include <thread>
@@ -178,6 +180,29 @@ TEST(OptimizerThreadsTest, GradientsAreReducedWhereTheyHaveMovedTo) {
     EXPECT_THAT(first, Each(-1));
     EXPECT_EQ(elsewhere, 5);
     EXPECT_EQ(optimizer.gradients()[1].data, &moved[1]);
+  });
+}
+
+TEST(OptimizerThreadsTest, GradientMayGetAnotherDtypeAndShapeBetweenSteps) {
+  ronda::run_threads(kRanks, [] {
+    std::vector<float> narrow(2), other(3);
+    Recorder recorder;
+    ronda::DistributedOptimizer optimizer(recorder, {ronda::tensor("w", narrow), ronda::tensor("v", other)});
+    for (const std::size_t count : {5u, 1u}) {
+      narrow.assign(2, static_cast<float>(ronda::rank()));
+      optimizer.redefine(0, RONDA_FLOAT32, {2});
+      optimizer.gradient_ready_at(0, narrow.data());
+      EXPECT_THAT(optimizer.try_redefine(1, RONDA_FLOAT64, {3}).message(),
+                  HasSubstr("gradient 'v' gets another dtype or shape during a step: call step() first"));
+      optimizer.step();
+      EXPECT_THAT(narrow, Each(1));
+      std::vector<double> wide(count, ronda::rank());
+      optimizer.redefine(0, RONDA_FLOAT64, {static_cast<std::int64_t>(count)});
+      optimizer.gradient_ready_at(0, wide.data());
+      optimizer.step();
+      EXPECT_THAT(wide, Each(1));
+    }
+    EXPECT_THAT(optimizer.try_redefine(2, RONDA_FLOAT32, {1}).message(), HasSubstr("there is no gradient 2 among 2"));
   });
 }
 

@@ -74,6 +74,56 @@ TEST(SpawnTest, ARankThatDoesNotEndAfterAFailureIsKilled) {
   EXPECT_EQ(status.message(), "rank 1: over");
 }
 
+TEST(SpawnTest, RankThatIsKilledIsAnErrorAlsoIfTheKernelReapsProcesses) {
+  const auto before = signal(SIGCHLD, SIG_IGN);
+  const ronda::Status good = ronda::try_spawn(2, [] { ronda::barrier(); });
+  const ronda::Status bad = ronda::try_spawn(1, [] { kill(getpid(), SIGKILL); });
+  signal(SIGCHLD, before);
+  EXPECT_TRUE(good.ok()) << good.message();
+  EXPECT_EQ(bad.code(), RONDA_ERROR_PEER_FAILED);
+  EXPECT_THAT(bad.message(), HasSubstr("rank 0: ended with an unknown status: do not ignore SIGCHLD"));
+}
+
+// A pipe that nobody writes to. Processes that read from it run until the destructor.
+class Forever {
+ public:
+  Forever() {
+    if (pipe(ends_) != 0) throw std::runtime_error("pipe");
+  }
+  ~Forever() {
+    close(ends_[0]);
+    close(ends_[1]);
+  }
+  // Starts a process that runs until the destructor. If `program` is given, the process executes it.
+  void fork_reader(const char* program = nullptr) const {
+    if (fork() != 0) return;
+    close(ends_[1]);
+    dup2(ends_[0], STDIN_FILENO);
+    if (program != nullptr) execlp(program, program, nullptr);
+    char byte = 0;
+    while (read(STDIN_FILENO, &byte, 1) > 0) {
+    }
+    _exit(0);
+  }
+
+ private:
+  int ends_[2] = {};
+};
+
+TEST(SpawnTest, RankMayStartAProgramThatRunsLonger) {
+  const Forever forever;
+  EXPECT_TRUE(ronda::try_spawn(1, [&] { forever.fork_reader("cat"); }).ok());
+}
+
+TEST(SpawnTest, ProcessThatARankHasForkedDoesNotDelayAFailure) {
+  const Forever forever;
+  const ronda::Status status = ronda::try_spawn(2, [&] {
+    if (ronda::rank() == 1) throw std::runtime_error("over");
+    forever.fork_reader();
+  });
+  EXPECT_EQ(status.message(), "rank 1: over");
+}
+
 TEST(SpawnTest, RefusesNoRanksAndRanks) {
   EXPECT_EQ(ronda::try_spawn(0, [] {}).code(), RONDA_ERROR_INVALID_ARGUMENT);
   ronda::run_threads(1, [] { EXPECT_EQ(ronda::try_spawn(2, [] {}).code(), RONDA_ERROR_ALREADY_INITIALIZED); });

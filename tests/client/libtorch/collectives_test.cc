@@ -3,7 +3,9 @@
 // Tests operations on libtorch tensors, and broadcasts of parameters to every rank.
 #include <torch/torch.h>
 
+#include <cstdint>
 #include <functional>
+#include <limits>
 #include <memory>
 #include <string>
 #include <utility>
@@ -54,6 +56,21 @@ TEST(LibtorchCollectivesTest, ATensorThatIsNotContiguousIsReducedWhereItIs) {
   });
 }
 
+// imag(conj(z)) is a view of z's memory, in which the elements have the other sign.
+TEST(LibtorchCollectivesTest, ViewThatChangesSignsIsReducedWithItsSigns) {
+  ronda::run_threads(2, [] {
+    const auto minus_two = [] { return at::_neg_view(at::full({3}, 2.0f)); };
+    const at::Tensor negative = minus_two();
+    ASSERT_TRUE(negative.is_neg());
+    EXPECT_TRUE(ronda::torch::allreduce("sum", negative, kSum).equal(at::full({3}, -4.0f)));
+    EXPECT_TRUE(ronda::torch::allgather("rows", negative).equal(at::full({6}, -2.0f)));
+    EXPECT_TRUE(ronda::torch::broadcast("root", negative, 0).equal(at::full({3}, -2.0f)));
+    EXPECT_TRUE(ronda::torch::allreduce_("in place", negative, kSum).equal(at::full({3}, -4.0f)));
+    EXPECT_THAT(small::ErrorOf([&] { ronda::torch::view("minus", minus_two()); }),
+                HasSubstr("tensor 'minus' is a view that changes signs: pass tensor.resolve_neg()"));
+  });
+}
+
 TEST(LibtorchCollectivesTest, AViewGoesToAnyOperation) {
   ronda::run_threads(2, [] {
     const at::Tensor value = at::full({2}, ronda::rank(), at::kDouble);
@@ -83,6 +100,37 @@ TEST(LibtorchCollectivesTest, HandlesKeepWhatTheyNeed) {
     for (int i = 0; i < 20; ++i) EXPECT_TRUE(sums[i].result().equal(at::full({1000}, 2 * i)));
     auto gathered = ronda::torch::allgather_async("kept", at::full({1, 2}, ronda::rank()));
     EXPECT_TRUE(gathered.result().equal(at::arange(2).view({2, 1}).repeat({1, 2})));
+  });
+}
+
+// Returns ones in memory whose release calls `on_release`.
+at::Tensor OnesThatCall(std::function<void()> on_release) {
+  auto* const elements = new std::vector<float>(1000, 1);
+  return at::from_blob(
+      elements->data(), {1000},
+      [elements, on_release = std::move(on_release)](void* /*data*/) {
+        on_release();
+        delete elements;
+      },
+      at::kFloat);
+}
+
+// When the handle releases a tensor, it must already have waited for the tensor's operation, that is, it must be the
+// handle of the next operation. Only the next operation has an overflow, or two rows from each rank.
+TEST(LibtorchCollectivesTest, AssignedHandleWaitsBeforeItReleasesTheTensors) {
+  ronda::run_threads(2, [] {
+    ronda::ReduceOptions checked = kSum;
+    checked.detect_overflow = true;
+    bool is_next = false;
+    ronda::torch::TensorHandle sum =
+        ronda::torch::allreduce_async("first", OnesThatCall([&] { is_next = sum.found_inf(); }), checked);
+    sum = ronda::torch::allreduce_async("next", at::full({2}, std::numeric_limits<float>::infinity()), checked);
+    EXPECT_TRUE(is_next);
+    std::int64_t rows = 0;
+    ronda::torch::RowsHandle all =
+        ronda::torch::allgather_async("first rows", OnesThatCall([&] { rows = all.rows_per_rank()[0]; }));
+    all = ronda::torch::allgather_async("next rows", at::ones({2}));
+    EXPECT_EQ(rows, 2);
   });
 }
 

@@ -61,6 +61,19 @@ TEST(LibtorchDataParallelTest, GradientsAreAveragedWhenBackwardReturns) {
   });
 }
 
+TEST(LibtorchDataParallelTest, ParametersMayGetAnotherDtype) {
+  ronda::run_threads(2, [] {
+    const auto layer = std::make_shared<torch::nn::LinearImpl>(2, 1);
+    DistributedDataParallel model(layer);
+    for (const at::ScalarType type : {at::kDouble, at::kBFloat16, at::kFloat}) {
+      layer->to(type);
+      layer->weight.mutable_grad() = at::Tensor();
+      model(at::full({1, 2}, ronda::rank() + 1, type)).sum().backward();
+      EXPECT_TRUE(layer->weight.grad().equal(at::full({1, 2}, 1.5, type))) << layer->weight.grad();
+    }
+  });
+}
+
 TEST(LibtorchDataParallelTest, WithoutSynchronizationPassesAddUp) {
   ronda::run_threads(2, [] {
     Net net, expected;

@@ -319,6 +319,82 @@ TEST(LibtorchOptimizerTest, ParametersInAnotherMemoryFormatTrainAsInOneProcess) 
   });
 }
 
+TEST(LibtorchOptimizerTest, GradientThatIsAViewWithOtherSignsIsReducedWithItsSigns) {
+  ronda::run_threads(2, [] {
+    torch::nn::Linear layer(2, 1);
+    Sgd sgd(layer->parameters(), 0.1);
+    DistributedOptimizer optimizer(sgd, layer->named_parameters());
+    layer->weight.mutable_grad() = ronda::rank() == 0 ? at::_neg_view(at::full({1, 2}, 2.0f)) : at::ones({1, 2});
+    optimizer.synchronize();
+    EXPECT_TRUE(layer->weight.grad().equal(at::full({1, 2}, -0.5f))) << layer->weight.grad();
+  });
+}
+
+// Trains a layer whose parameters `change` replaces after the wrapper was made and after each step. `make_input`
+// returns the input of this rank for the layer as it is. Expects the mean of the ranks' gradients.
+template <class Change, class MakeInput>
+void ExpectReducedAfter(const Change& change, const MakeInput& make_input) {
+  ronda::run_threads(2, [&] {
+    torch::nn::Linear layer(5, 1000);
+    Sgd sgd(layer->parameters(), 0.1);
+    DistributedOptimizer optimizer(sgd, layer->named_parameters());
+    for (int step = 0; step < 4; ++step) {
+      change(layer, step);
+      optimizer.zero_grad();
+      const at::Tensor input = make_input(layer) * (ronda::rank() + 1);
+      at::linear(input, layer->weight, layer->bias).sum().backward();
+      optimizer.step();
+      const at::Tensor gradient = layer->weight.grad();
+      EXPECT_TRUE(gradient.equal(at::full_like(layer->weight, 1.5))) << "in step " << step;
+    }
+  });
+}
+
+TEST(LibtorchOptimizerTest, ParametersMayGetAnotherDtype) {
+  const at::ScalarType types[] = {at::kDouble, at::kBFloat16, at::kBFloat16, at::kFloat};
+  ExpectReducedAfter([&](torch::nn::Linear& layer, int step) { layer->to(types[step]); },
+                     [](const torch::nn::Linear& layer) {
+                       return at::ones({1, 5}, layer->weight.options()).detach();
+                     });
+}
+
+TEST(LibtorchOptimizerTest, ParametersMayGetAnotherShape) {
+  const auto change = [](torch::nn::Linear& layer, int step) {
+    const std::int64_t columns = 3 + 4 * (step / 2);
+    layer->weight.set_data(at::ones({1000, columns}));
+    layer->weight.mutable_grad() = at::Tensor();
+  };
+  ExpectReducedAfter(change, [](const torch::nn::Linear& layer) { return at::ones({1, layer->weight.size(1)}); });
+}
+
+TEST(LibtorchOptimizerTest, GradientsTravelDuringBackwardAfterAChangeOfDtype) {
+  ronda::run_threads(2, [] {
+    Net net;
+    Sgd sgd(net->parameters(), 0.1);
+    DistributedOptimizer optimizer(sgd, net->named_parameters());
+    net->to(at::kDouble);
+    optimizer.zero_grad();
+    net->forward(small::Inputs(0).to(at::kDouble)).sum().backward();
+    EXPECT_THAT(small::ErrorOf([&] { optimizer.zero_grad(); }), HasSubstr("zero_grad() between backward() and step()"));
+    optimizer.step();
+  });
+}
+
+TEST(LibtorchOptimizerTest, ParameterThatChangesDuringAStepIsNamed) {
+  ronda::run_threads(1, [] {
+    Net net;
+    Sgd sgd(net->parameters(), 0.1);
+    DistributedOptimizer optimizer(sgd, net->named_parameters());
+    net->last->forward(at::ones({1, 8})).sum().backward();
+    net->first->bias.set_data(at::ones({2}));
+    EXPECT_THAT(small::ErrorOf([&] { optimizer.step(); }),
+                HasSubstr("DistributedOptimizer: the gradient of 'first.bias' has not the dtype and shape that its "
+                          "parameter had when the step began"));
+    optimizer.zero_grad();
+    optimizer.step();  // a new step has begun
+  });
+}
+
 TEST(LibtorchOptimizerTest, ParameterThatCannotBeReducedIsNamed) {
   ronda::run_threads(1, [] {
     Net net, other;
@@ -333,6 +409,25 @@ TEST(LibtorchOptimizerTest, ParameterThatCannotBeReducedIsNamed) {
     EXPECT_THAT(small::ErrorOf([&] { optimizer.step(); }), HasSubstr("is sparse"));
     table->weight.mutable_grad() = at::Tensor();
     optimizer.step();  // a new step has begun
+  });
+}
+
+TEST(LibtorchOptimizerTest, GradientThatCannotBeReducedCountsAsZerosOnTheOtherRanks) {
+  ronda::run_threads(2, [] {
+    torch::nn::Linear layer(2, 1);
+    Sgd sgd(layer->parameters(), 0.1);
+    DistributedOptimizer optimizer(sgd, layer->named_parameters());
+    for (const bool has_sparse : {false, true}) {
+      const at::Tensor dense = at::ones({1, 2});
+      if (has_sparse && ronda::rank() == 1) {
+        layer->weight.mutable_grad() = dense.to_sparse();
+        EXPECT_THAT(small::ErrorOf([&] { optimizer.step(); }), HasSubstr("the gradient of 'weight' is sparse"));
+      } else {
+        layer->weight.mutable_grad() = dense;
+        optimizer.step();
+        EXPECT_TRUE(dense.equal(at::full({1, 2}, has_sparse ? 0.5 : 1.0))) << dense;
+      }
+    }
   });
 }
 

@@ -110,6 +110,14 @@ TEST(LibtorchSyncBatchNormTest, ARanksBatchMayBeEmpty) {
   ronda::run_threads(3, [] { ExpectSameAsOneProcess<torch::nn::BatchNorm1d>({{8, 3}}, {5, 0, 3}); });
 }
 
+TEST(LibtorchSyncBatchNormTest, StatisticsStayAsTheyAreIfAllBatchesAreEmpty) {
+  ronda::run_threads(2, [] {
+    ExpectSameAsOneProcess<torch::nn::BatchNorm2d>({{0, 3, 2, 2}}, {0, 0});
+    ExpectSameAsOneProcess<torch::nn::BatchNorm2d>({{0, 3, 2, 2}, BatchNormOptions(3).momentum(torch::nullopt)},
+                                                   {0, 0});
+  });
+}
+
 TEST(LibtorchSyncBatchNormTest, RanksOfAProcessSetNormalizeAmongThemselves) {
   ronda::run_threads(3, [] {
     const ronda::ProcessSet set = ronda::add_process_set({0, 2});

@@ -298,6 +298,20 @@ class SyncBatchNormTest(unittest.TestCase):
         torch.testing.assert_close(got, want if hvd.rank() == 0 else want[:0])
         torch.testing.assert_close(layer.running_var, alone.running_var)
 
+    def test_the_batches_of_all_ranks_are_empty(self):
+        for momentum in (0.1, None):
+            layer = hvd.SyncBatchNorm(3, momentum=momentum)
+            alone = torch.nn.BatchNorm2d(3, momentum=momentum)
+            for rows in (0, 2, 0):
+                own = torch.full((rows, 3, 2, 2), float(hvd.rank()))
+                whole = [torch.full((rows, 3, 2, 2), float(rank)) for rank in range(hvd.size())]
+                got = layer(own.requires_grad_())
+                got.sum().backward()
+                self.assertEqual(got.shape, own.shape)
+                alone(torch.cat(whole))
+            for (name, mine), (_, want) in zip(layer.named_buffers(), alone.named_buffers()):
+                torch.testing.assert_close(mine, want, msg=name)
+
 
 if __name__ == "__main__":
     unittest.main()

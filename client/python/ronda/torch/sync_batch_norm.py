@@ -39,7 +39,9 @@ class SyncBatchNorm(_BatchNorm):
 
     @torch.no_grad()
     def _track(self, mean: torch.Tensor, variance: torch.Tensor, count: torch.Tensor) -> None:
-        """Updates the running statistics with the unbiased variance, as torch does."""
+        """Updates the running statistics with the unbiased variance, as torch does. If all batches
+        are empty, the statistics stay as they are.
+        """
         assert self.running_mean is not None and self.running_var is not None
         assert self.num_batches_tracked is not None
         self.num_batches_tracked.add_(1)
@@ -47,8 +49,9 @@ class SyncBatchNorm(_BatchNorm):
         if momentum is None:
             momentum = 1.0 / float(self.num_batches_tracked)
         unbiased = variance * (count / (count - 1).clamp(min=1))
-        self.running_mean.lerp_(mean.to(self.running_mean.dtype), momentum)
-        self.running_var.lerp_(unbiased.to(self.running_var.dtype), momentum)
+        for running, value in ((self.running_mean, mean), (self.running_var, unbiased)):
+            # The weight is a tensor, so that the host does not wait for a GPU.
+            running.lerp_(value.to(running.dtype), (count > 0).to(running.dtype) * momentum)
 
 
 def _shaped(channels: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
@@ -77,9 +80,10 @@ def _statistics(input: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.
     ranks = synchronize(allgather_async(own.unsqueeze(0)))
     counts, means, sums = ranks.split([1, input.size(1), input.size(1)], dim=1)
     total = counts.sum()
-    mean = (counts * means).sum(0) / total
+    divisor = total.clamp(min=1)  # all batches may be empty
+    mean = (counts * means).sum(0) / divisor
     squares = (sums + counts * (means - mean).square()).sum(0)
-    return mean, squares / total, total
+    return mean, squares / divisor, total
 
 
 class _Normalize(torch.autograd.Function):

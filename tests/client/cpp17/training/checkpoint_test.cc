@@ -224,4 +224,33 @@ TEST_F(CheckpointTest, RefusesWhatCannotBeSaved) {
   });
 }
 
+TEST_F(CheckpointTest, TensorWithoutElementsToReadIsNamedOnEveryRank) {
+  ronda::run_threads(2, [&] {
+    Checkpoints checkpoints(options());
+    float value = 0;
+    const ronda::Tensor null = ronda::tensor("null", static_cast<float*>(nullptr), {3});
+    const ronda::Tensor negative = ronda::tensor("negative", &value, {2, -1});
+    EXPECT_THAT(checkpoints.try_save(1, {null}).message(), HasSubstr("tensor 'null' has a null pointer, and elements"));
+    EXPECT_THAT(checkpoints.try_save(1, {negative}).message(), HasSubstr("tensor 'negative' has a shape with a neg"));
+    const ronda::Tensor good = ronda::tensor("null", &value, {1}), none = ronda::tensor<float>("none", nullptr, {0});
+    checkpoints.save(1, {good, none});
+    EXPECT_THAT(checkpoints.try_resume({null, none}).status().message(), HasSubstr("tensor 'null' has a null pointer"));
+  });
+}
+
+TEST_F(CheckpointTest, NameThatTwoTensorsHaveIsRefusedWhenTheyAreSaved) {
+  ronda::run_threads(2, [&] {
+    Checkpoints checkpoints(options());
+    float first = 1, second = 2;
+    EXPECT_EQ(checkpoints.try_save(1, {ronda::tensor("w", &first), ronda::tensor("w", &second)}).message(),
+              "checkpoint: two tensors are named 'w': give each its own name");
+    const std::vector<ronda::Tensor> unnamed = {ronda::tensor("", &first), ronda::tensor("", &second)};
+    checkpoints.save(2, unnamed);
+    first = second = 0;
+    checkpoints.resume(unnamed);
+    EXPECT_EQ(first, 1);
+    EXPECT_EQ(second, 2);
+  });
+}
+
 }  // namespace

@@ -44,6 +44,16 @@ TEST(GradientsTest, TheNormOfShardsIsOverTheRanksOfTheirSet) {
   });
 }
 
+TEST(GradientsTest, GradientWithoutElementsToReadIsNamed) {
+  float value = 0;
+  const ronda::Tensor null = ronda::tensor("null", static_cast<float*>(nullptr), {3});
+  EXPECT_THAT(try_global_norm({null}).status().message(),
+              HasSubstr("gradient 'null' has a null pointer, and elements"));
+  EXPECT_THAT(try_scale_gradients({ronda::tensor("negative", &value, {-1})}, 2).message(),
+              HasSubstr("gradient 'negative' has a shape with a negative dimension"));
+  EXPECT_EQ(try_global_norm({ronda::tensor<float>("none", nullptr, {0})}).value(), 0);
+}
+
 TEST(GradientsTest, OtherDtypesAndMemoriesAreRefusedByName) {
   std::vector<std::int32_t> whole(3);
   ronda::Tensor wrong = ronda::tensor("whole", whole);

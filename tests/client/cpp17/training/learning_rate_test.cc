@@ -3,6 +3,7 @@
 #include "client/ronda/training/learning_rate.hpp"
 
 #include <cmath>
+#include <limits>
 
 #include "client/ronda.hpp"
 #include "gtest/gtest.h"
@@ -73,6 +74,20 @@ TEST(PlateauTest, LowersTheRateWhenTheAverageOverTheRanksStopsToFall) {
     EXPECT_EQ(plateau.update(8), 0.5);
     for (int i = 0; i < 10; ++i) plateau.update(8);
     EXPECT_EQ(plateau.factor(), 0.25);
+  });
+}
+
+TEST(PlateauTest, MetricThatIsNotFiniteIsNoImprovement) {
+  ronda::run_threads(2, [] {
+    PlateauOptions options;
+    options.factor = 0.5;
+    options.patience = 1;
+    Plateau plateau(options);
+    EXPECT_EQ(plateau.update(ronda::rank() == 0 ? std::numeric_limits<double>::quiet_NaN() : 1), 1);
+    EXPECT_EQ(plateau.update(std::numeric_limits<double>::infinity()), 0.5);
+    for (int i = 10; i > 0; --i) EXPECT_EQ(plateau.update(i), 0.5) << "the metric falls";
+    EXPECT_EQ(plateau.update(std::numeric_limits<double>::quiet_NaN()), 0.5);
+    EXPECT_EQ(plateau.update(std::numeric_limits<double>::quiet_NaN()), 0.25);
   });
 }
 

@@ -42,6 +42,17 @@ TEST(MetersTest, AverageOverTheSamplesOfAllRanks) {
   });
 }
 
+TEST(MetersTest, RankThatHasJoinedIsNotCounted) {
+  ronda::run_threads(3, [] {
+    Meters meters;
+    meters.average("loss").add(ronda::rank(), 4);
+    if (ronda::rank() != 1) {
+      EXPECT_EQ(meters.reduce().at("loss"), 1);
+    }
+    ronda::join();
+  });
+}
+
 TEST(MetersTest, OtherNamesOnAnotherRankAreAnErrorAndLoseNothing) {
   ronda::run_threads(2, [] {
     Meters meters;

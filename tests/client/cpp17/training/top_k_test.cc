@@ -270,6 +270,35 @@ TEST_P(TopKRanksTest, GradientsTravelWholeBeforeTheStartStep) {
   });
 }
 
+TEST_P(TopKRanksTest, GradientWithoutElementsChangesNothing) {
+  ronda::run_threads(GetParam(), [] {
+    std::vector<double> large(200), none;
+    TopK top_k({ronda::tensor("none", none), ronda::tensor("large", large)}, of_density(0.1));
+    fill(large, 0);
+    top_k.reduce();
+    EXPECT_TRUE(ronda_test::same_on_all_ranks(large));
+    EXPECT_EQ(top_k.state().size(), 4) << "steps, u of both gradients, v of the large one";
+  });
+}
+
+TEST(TopKTest, RankThatHasJoinedIsNotCounted) {
+  for (const ronda::Absent absent : {ronda::Absent::not_counted, ronda::Absent::counted_as_zeros}) {
+    ronda::run_threads(2, [absent] {
+      std::vector<float> large(2000, 1), small(10, 1);
+      TopKOptions options = of_density(0.5);
+      options.min_elements = 1000;
+      TopK top_k({ronda::tensor("large", large), ronda::tensor("small", small)}, options);
+      if (ronda::rank() == 0) {
+        top_k.reduce();
+        const float mean = absent == ronda::Absent::not_counted ? 1 : 0.5;
+        EXPECT_EQ(large[0], mean);
+        EXPECT_EQ(small[0], mean);
+      }
+      ronda::join({}, absent);
+    });
+  }
+}
+
 TEST(TopKTest, ARankWithOtherGradientsIsNamed) {
   ronda::run_threads(2, [] {
     std::vector<float> a(4), b(6);
