@@ -174,6 +174,43 @@ class FleetTest(unittest.TestCase):
         expected = before - 1 / fleet.worker_num()
         np.testing.assert_allclose(other.weight.numpy(), expected, rtol=1e-5)
 
+    def test_a_parameter_that_no_rank_uses_stays_as_it_is(self):
+        used, other = paddle.nn.Linear(2, 1), paddle.nn.Linear(2, 1)
+        model = fleet.distributed_model(paddle.nn.LayerList([used, other]))
+        before = other.weight.numpy()
+        adam = paddle.optimizer.AdamW(0.1, parameters=model.parameters(), weight_decay=0.5)
+        optimizer = fleet.distributed_optimizer(adam)
+        for _ in range(2):
+            used(paddle.ones([1, 2])).sum().backward()
+            optimizer.step()
+            optimizer.clear_grad()
+        self.assertIsNone(other.weight.grad)
+        np.testing.assert_array_equal(other.weight.numpy(), before)
+
+    def test_a_parameter_that_is_frozen_on_one_rank_is_reported(self):
+        if fleet.worker_num() == 1:
+            self.skipTest("needs two ranks")
+        layer = fleet.distributed_model(paddle.nn.Linear(2, 1))
+        layer.bias.stop_gradient = fleet.worker_index() == 0
+        sgd = paddle.optimizer.SGD(1.0, parameters=layer.parameters())
+        optimizer = fleet.distributed_optimizer(sgd)
+        layer(paddle.ones([1, 2])).sum().backward()
+        with self.assertRaisesRegex(Exception, "frozen .stop_gradient. on rank 0"):
+            optimizer.step()
+
+    def test_another_number_of_parameters_is_reported(self):
+        if fleet.worker_num() == 1:
+            self.skipTest("needs two ranks")
+        layer = paddle.nn.Linear(2, 1)
+        parameters = layer.parameters() + (
+            paddle.nn.Linear(2, 1).parameters() if fleet.worker_index() == 0 else []
+        )
+        sgd = paddle.optimizer.SGD(1.0, parameters=parameters)
+        optimizer = fleet.distributed_optimizer(sgd)
+        layer(paddle.ones([1, 2])).sum().backward()
+        with self.assertRaisesRegex(MismatchError, "same parameters in the same order"):
+            optimizer.step()
+
     def heads(self):
         """Returns two layers and their optimizer, which has already made one step."""
         heads = [paddle.nn.Linear(2, 1), paddle.nn.Linear(2, 1)]

@@ -13,7 +13,7 @@ from typing import Any
 import paddle  # type: ignore[import-not-found]
 from paddle.base import core  # type: ignore[import-not-found]
 
-from ronda import _rows, job
+from ronda import _rows, job, reductions
 from ronda._library import native
 from ronda.errors import MismatchError, RondaError
 from ronda.handles import Handle
@@ -32,10 +32,16 @@ class Gradient:
         """
         self.parameter = parameter
         self.position = position
+        self.has_hook = False
         self.passes = 0  # backward passes of this step that have added to it
         self.usual = 0  # the most passes of a step so far
         self.handle: Handle | None = None  # of its reduction in this step
         self.sent: tuple[int, int] | None = None  # its place and version, until it is reduced
+
+    def exists(self) -> bool:
+        """Returns whether this rank has the gradient in this step."""
+        is_trained = not self.parameter.stop_gradient
+        return self.handle is not None or (is_trained and self.parameter.grad is not None)
 
     def is_changed(self) -> bool:
         """Returns whether the program has changed or replaced the gradient while it was in
@@ -80,9 +86,12 @@ class GradientReducer:
     def watch(self, parameters: list[Any]) -> None:
         """Installs hooks on the trainable parameters that have no hook of this reducer yet."""
         for position, parameter in enumerate(parameters):
-            if parameter.stop_gradient or id(parameter) in self._gradients:
+            gradient = self._gradients.get(id(parameter))
+            if gradient is None:
+                gradient = self._gradients[id(parameter)] = Gradient(parameter, position)
+            if parameter.stop_gradient or gradient.has_hook:
                 continue
-            gradient = self._gradients[id(parameter)] = Gradient(parameter, position)
+            gradient.has_hook = True
             _reduced[id(parameter)] = gradient
             # The hook has only a weak reference to this object, because Paddle keeps the hook for
             # the parameter's lifetime.
@@ -121,7 +130,8 @@ class GradientReducer:
 
     def reduce(self, parameters: list[Any]) -> None:
         """Reduces the remaining gradients of this step, waits until all gradients are reduced, and
-        begins the next step. A parameter without a gradient gets a gradient of zeros.
+        begins the next step. If this rank lacks a gradient that another rank has, this rank
+        contributes zeros. A gradient that no rank has stays None.
 
         Args:
             parameters: the optimizer's parameters.
@@ -129,12 +139,14 @@ class GradientReducer:
         Raises:
             RondaError: a reduction has failed.
             ValueError: Ronda does not support a gradient, backward has added to a gradient too
-                often, or the program has changed a gradient in flight.
+                often, the program has changed a gradient in flight, or a parameter is frozen only
+                on this rank.
         """
         self.watch(parameters)
         self._enter_job()
-        gradients = [self._gradients[id(each)] for each in parameters if not each.stop_gradient]
+        gradients: list[Gradient] = []
         try:
+            gradients = self._gradients_of_any_rank(parameters)
             self._submit_rest(gradients)
             for gradient in gradients:
                 assert gradient.handle is not None
@@ -155,6 +167,14 @@ class GradientReducer:
             self._number = _numbers[self._job]
             _numbers[self._job] += 1
 
+    def _gradients_of_any_rank(self, parameters: list[Any]) -> list[Gradient]:
+        """Returns the gradients that at least one rank has in this step."""
+        gradients = [self._gradients[id(each)] for each in parameters]
+        found = bytearray(each.exists() for each in gradients)
+        name = f"fleet.{self._number}.parameters"
+        reductions.allreduce(found, ReduceOp.MAX, name=name, out=found)
+        return [each for each, exists in zip(gradients, found) if exists]
+
     def _wire_name(self, gradient: Gradient) -> str:
         return f"fleet.{self._number}.gradient.{gradient.position}"
 
@@ -173,10 +193,13 @@ class GradientReducer:
         for gradient in gradients:
             if gradient.is_changed():
                 raise ValueError(_CHANGED % gradient.parameter.name)
-            if gradient.handle is None:
-                if gradient.parameter.grad is None:
-                    gradient.parameter.grad = paddle.zeros_like(gradient.parameter)
-                self._submit(gradient)
+            if gradient.handle is not None:
+                continue
+            if gradient.parameter.stop_gradient:
+                raise ValueError(_FROZEN % (gradient.parameter.name, native.rank()))
+            if gradient.parameter.grad is None:
+                gradient.parameter.grad = paddle.zeros_like(gradient.parameter)
+            self._submit(gradient)
 
     def begin_step(self) -> None:
         """Waits for the reductions of this step, and drops their handles."""
@@ -242,6 +265,10 @@ _TOO_OFTEN = (
 _CHANGED = (
     "the gradient of %s was changed after backward(), while it was being reduced: change gradients"
     " only after a backward() that has computed all of them, or after reduce_gradients()"
+)
+_FROZEN = (
+    "the parameter %s is frozen (stop_gradient) on rank %d, and another rank trains it: freeze the"
+    " same parameters on every rank"
 )
 _ANOTHER_ORDER = (
     "gradients are matched by the position of their parameters in the optimizer: give the optimizer"
