@@ -166,7 +166,9 @@ class MismatchTest(Case):
             self.assertRegex(text, "allreduce.*broadcast|broadcast.*allreduce")
             if is_jit:
                 where = "allreduce" if self.rank == 0 else "broadcast"
-                self.assertRegex(text, rf"'jit_step/0'.*\[{where} at errors_test.py:\d+\]")
+                self.assertRegex(
+                    text, rf"'jit_step@errors_test.py:\d+/0'.*\[{where} at errors_test.py:\d+\]"
+                )
 
     def test_rows_that_differ_under_jit(self):
         if self.size == 1:

@@ -155,14 +155,15 @@ _names: weakref.WeakKeyDictionary[Any, collections.Counter[str]] = weakref.WeakK
 
 def _name_in(module: Any, call: Call) -> str:
     """Returns the name of a call in a program. All ranks run the same program, so they give a call
-    the same name.
+    the same name. Programs of different functions give their calls different names, because
+    several threads may run them at the same time.
     """
     name = call.name
     used = _names.setdefault(module, collections.Counter())
     if name is None:
         program = module.operation.attributes["sym_name"].value
         used[""] += 1  # names that callers choose are never empty
-        return f"{program}/{used[''] - 1}"
+        return f"{program}@{call.function}/{used[''] - 1}"
     used[name] += 1
     return name if used[name] == 1 else f"{name}#{used[name]}"
 

@@ -3,16 +3,19 @@
 """Collectives on pytrees of arrays, inside and outside of jit, grad, vmap, scan and remat.
 
 Every rank of the process set must call the same operations in the same order, and run the same
-program under jit. On CPUs, several threads of a rank may run programs, in an order that may differ
-between ranks.
+program under jit. On CPUs, several threads of a rank may run the programs of different functions,
+in an order that may differ between ranks. Two programs whose calls have the same names must not run
+at the same time: see `name`.
 
 Common arguments:
     tree: any pytree of numeric arrays in the memory of one device: a CPU, or an NVIDIA GPU.
         The arrays have the same shapes and types on every rank, unless the function says otherwise.
     op: how elements are combined; AVERAGE divides by the number of ranks.
-    name: the name of the arrays, the same on every rank. If it is None, arrays are matched under
-        jit by the program's name and the call's position in the program, and outside of jit by the
-        order of the calls.
+    name: the name of the arrays, the same on every rank. If it is None, arrays are matched outside
+        of jit by the order of the calls. Under jit, they are then matched by the name of the
+        program, the line that defines the function, and the position of the call in the program.
+        So if two threads run the same function, or two functions of one `def` statement, pass
+        names that differ.
     compression: the format in which floating-point elements are sent (Compression).
     prescale: multiplies each rank's arrays before the reduction.
     postscale: multiplies the results.
@@ -41,7 +44,14 @@ from ronda._library import native
 from ronda._refusals import Told
 from ronda._xla import OF_ROWS, REDUCTIONS, Kind
 from ronda.errors import InvalidArgumentError, RondaError
-from ronda.jax._call import DTYPES, Call, id_of_members, own_rows, program_line
+from ronda.jax._call import (
+    DTYPES,
+    Call,
+    id_of_members,
+    own_rows,
+    program_line,
+    traced_function,
+)
 from ronda.jax._exit import wait_for_programs
 from ronda.jax._primitive import collective_p
 from ronda.process_sets import ProcessSet, global_process_set
@@ -262,6 +272,7 @@ def recv(
         None,
         ("",) * len(leaves),
         program_line(),
+        traced_function(),
         process_set=id,
         peer=source,
         tag=tag,
@@ -334,7 +345,16 @@ def _collect(
     rows = tuple(rows_of(np.shape(each)[0], id) for each in leaves) if rows_of else ()
     if not leaves and kind != Kind.BARRIER:
         return tree
-    call = Call(kind, name, labels, program_line(), process_set=id, rows=rows, **options)
+    call = Call(
+        kind,
+        name,
+        labels,
+        program_line(),
+        traced_function(),
+        process_set=id,
+        rows=rows,
+        **options,
+    )
     results = _bind([jnp.asarray(each) for each in leaves], call)
     return jax.tree_util.tree_unflatten(structure, results)
 
