@@ -57,6 +57,12 @@ class MetricTest(unittest.TestCase):
             self.assertAlmostEqual(seen[0][name], expected, places=4)
             self.assertAlmostEqual(history[name][0], expected, places=4)
 
+    def test_metrics_may_be_arrays(self):
+        logs = {"loss": float(RANK), "f1": keras.ops.convert_to_tensor([RANK, 1.0])}
+        hvd.callbacks.MetricAverageCallback().on_epoch_end(0, logs)
+        self.assertEqual(logs["loss"], (SIZE - 1) / 2)
+        np.testing.assert_allclose(logs["f1"], [(SIZE - 1) / 2, 1])
+
 
 class LearningRateTest(unittest.TestCase):
     def rates(self, *callbacks, epochs):

@@ -99,7 +99,7 @@ class MetricAverageCallback(keras.callbacks.Callback):
         self._process_set = process_set
 
     def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
-        """Replaces the numbers in `logs` by their averages."""
+        """Replaces the numbers and arrays in `logs` by their averages."""
         begun = {
             name: reductions.allreduce_async(
                 np.array(value, np.float64), name=f"metric.{name}", process_set=self._process_set
@@ -107,7 +107,8 @@ class MetricAverageCallback(keras.callbacks.Callback):
             for name, value in sorted((logs or {}).items())
         }
         for name, handle in begun.items():
-            logs[name] = float(handle.wait())
+            average = handle.wait()
+            logs[name] = average.item() if average.ndim == 0 else average
 
 
 class JoinCallback(keras.callbacks.Callback):
