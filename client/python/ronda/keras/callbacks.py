@@ -139,7 +139,7 @@ class LearningRateScheduleCallback(keras.callbacks.Callback):
         """
         Args:
             initial_lr: None means the optimizer's rate when fit() begins.
-            multiplier: a number, or a function of the epoch.
+            multiplier: a function of the epoch, or a number m, which means m ** epoch.
             start_epoch: the first epoch in which the callback acts.
             end_epoch: the first epoch in which the callback no longer acts.
             staircase: if true, the multiplier changes with each epoch; if false, with each batch.
@@ -151,8 +151,8 @@ class LearningRateScheduleCallback(keras.callbacks.Callback):
         super().__init__()
         self.initial_lr = initial_lr
         self.start_epoch, self.end_epoch = start_epoch, end_epoch
-        self.staircase = staircase or not callable(multiplier)
-        self.multiplier = multiplier if callable(multiplier) else lambda epoch: multiplier
+        self.staircase = staircase
+        self.multiplier = multiplier if callable(multiplier) else lambda epoch: multiplier**epoch
         self.steps_per_epoch = steps_per_epoch
         self._corrects = momentum_correction and backend_name() == "torch"
         self._momentum: float | None = None
