@@ -103,6 +103,57 @@ class RefusalsTest(Case):
             rj.DistributedOptimizer(0.1)
 
 
+class OneRankTest(Case):
+    """Rank 0 passes wrong arguments, and the others do not wait for it."""
+
+    def fails_on_all(self, words, call, wrong, right):
+        """Expects the error of `call` on all ranks, outside of jit."""
+        with self.assertRaisesRegex((ValueError, ronda.RondaError), words):
+            call(wrong if self.rank == 0 else right)
+        self.assert_same(rj.allreduce(jnp.ones(2)), np.ones(2))  # the job goes on
+
+    def test_arrays(self):
+        words, wrong, right = "average of integers", jnp.arange(3), jnp.ones(3)
+        self.fails_on_all(words, rj.allreduce, wrong, right)
+        self.fails_on_all(words, lambda x: rj.allreduce({"a": x}, name="one"), wrong, right)
+        group = lambda x: rj.allreduce([x, x], name="group", grouped=True)  # noqa: E731
+        self.fails_on_all(words, group, wrong, right)
+        words = "allgather: the array .* is a scalar"
+        self.fails_on_all(words, lambda x: rj.allgather([x, x]), jnp.float32(1), jnp.ones(1))
+
+    def test_options(self):
+        words = "77 is not a valid ReduceOp"
+        self.fails_on_all(words, lambda op: rj.allreduce(jnp.ones(2), op), 77, rj.Sum)
+        self.fails_on_all(
+            "could not convert",
+            lambda factor: rj.allreduce(jnp.ones(2), name="two", prescale=factor),
+            "twice",
+            2,
+        )
+
+    def test_splits_of_a_tree(self):
+        n = self.size
+        exchange = lambda x: rj.alltoall({"a": x}, [1] * n, received_splits=[1] * n, name="s")  # noqa: E731
+        self.fails_on_all("rows together", exchange, jnp.ones(n + 1), jnp.ones(n))
+
+    def test_a_message(self):
+        if self.size == 1:
+            return
+        words = "complex64|key<fry>"
+        if self.rank == 0:
+            with self.assertRaisesRegex(ValueError, words):
+                rj.send(jax.random.key(0), 1, tag=7)
+        elif self.rank == 1:
+            with self.assertRaisesRegex(ronda.RondaError, words):
+                rj.recv(jnp.ones(2), 0, tag=7)
+
+    def test_a_program_in_which_the_call_has_a_name(self):
+        program = jax.jit(lambda x: rj.allreduce(x, name="jitted"))
+        words = "average of integers"
+        with self.assertRaisesRegex((ValueError, jax.errors.JaxRuntimeError), words):
+            program(jnp.arange(3) if self.rank == 0 else jnp.ones(3)).block_until_ready()
+
+
 class MismatchTest(Case):
     def disagreement(self, *functions_of_ranks):
         """Yields the errors of a call in which rank 0 differs, outside of jit and under jit."""

@@ -240,6 +240,13 @@ class FunctionsTest(unittest.TestCase):
         np.testing.assert_allclose(hvd.reducescatter(rows, op=hvd.Sum), [[SIZE]])
         self.assertEqual(hvd.broadcast_object(RANK, 1), 1)
 
+    def test_wrong_arguments_of_one_rank_fail_on_all(self):
+        with self.assertRaisesRegex((ValueError, ronda.RondaError), "77 is not a valid ReduceOp"):
+            hvd.allreduce(1.0, op=77 if RANK == 0 else hvd.Sum)
+        with self.assertRaises((ValueError, TypeError, ronda.RondaError)):
+            hvd.broadcast(object() if RANK == 0 else 1.0, 1, name="wrong")
+        self.assertEqual(hvd.allreduce(1.0, op=hvd.Sum), SIZE)
+
     def test_variables(self):
         counts = keras.Variable([RANK, RANK], dtype="int32", trainable=False)
         variables = [keras.Variable(float(RANK)), counts]

@@ -22,7 +22,9 @@ Common arguments:
     process_set: the ranks that take part.
 
 Errors of all functions:
-    NotInitializedError, InvalidArgumentError: no operation was submitted.
+    NotInitializedError, InvalidArgumentError: no operation was submitted. If the arguments of one
+        rank are wrong, the operation fails on the others too. Under jit, and with grouped=True, it
+        does so only if the call has a name; otherwise the others wait until their deadline.
     MismatchError: the ranks disagree; the job continues.
     DeadlineError, PeerFailedError, InternalError.
     A program under jit raises these errors as jax.errors.JaxRuntimeError with the same text;
@@ -31,17 +33,20 @@ Errors of all functions:
 
 from __future__ import annotations
 
+import contextlib
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax._src.core import trace_state_clean  # there is no public name
+from jax.tree_util import tree_flatten_with_path
 
 from ronda import _carried_errors, exchanges
 from ronda._library import native
-from ronda._refusals import Told
+from ronda._refusals import Told, ToldToPeer
 from ronda._xla import OF_ROWS, REDUCTIONS, Kind
 from ronda.errors import InvalidArgumentError, RondaError
 from ronda.jax._call import (
@@ -91,17 +96,15 @@ def allreduce(
             group. The arrays of a group are reduced together or, if one of them fails, not at all.
             If false, each array is reduced as soon as all ranks have submitted it.
     """
-    if grouped and error_feedback:
-        raise InvalidArgumentError("allreduce: error_feedback is for arrays that are not grouped")
     return _collect(
         Kind.ALLREDUCE,
         tree,
         name,
         process_set,
-        op=ReduceOp(op),
-        wire=Wire(compression),
-        prescale=float(prescale),
-        postscale=float(postscale),
+        op=op,
+        wire=compression,
+        prescale=prescale,
+        postscale=postscale,
         error_feedback=error_feedback,
         grouped=grouped,
     )
@@ -126,10 +129,10 @@ def reducescatter(
         name,
         process_set,
         own_rows,
-        op=ReduceOp(op),
-        wire=Wire(compression),
-        prescale=float(prescale),
-        postscale=float(postscale),
+        op=op,
+        wire=compression,
+        prescale=prescale,
+        postscale=postscale,
     )
 
 
@@ -180,12 +183,16 @@ def alltoall(
             raise InvalidArgumentError("alltoall: received_splits is for splits: pass these too")
         return _collect(Kind.ALLTOALL, tree, name, process_set, _same_rows)
     id = id_of_members("alltoall", process_set)
-    with Told(id, name if received_splits is not None else _name_of_splits(name)):
+    known = received_splits is not None
+    with _told(id, Kind.ALLTOALL, name, tree) if known else Told(id, _name_of_splits(name)):
         sent = _checked_splits("splits", splits, id)
         _check_rows(tree, sent)
+        if received_splits is not None:
+            received = _checked_splits("received_splits", received_splits, id)
     if received_splits is None:
-        received_splits = _ask_for_splits(tree, sent, name, process_set)
-    received = _checked_splits("received_splits", received_splits, id)
+        received = _checked_splits(
+            "received_splits", _ask_for_splits(tree, sent, name, process_set), id
+        )
     rows = _collect(
         Kind.ALLTOALL,
         tree,
@@ -337,12 +344,14 @@ def _collect(
     function = kind.name.lower()
     id = id_of_members(function, process_set)
     _check_name(function, name)
-    with_paths, structure = jax.tree_util.tree_flatten_with_path(tree)
+    with_paths, structure = tree_flatten_with_path(tree)
     labels = tuple(jax.tree_util.keystr(path) for path, _ in with_paths)
     leaves = [each for _, each in with_paths]
-    for label, leaf in zip(labels, leaves):
-        _check_leaf(kind, f"{function}: the array {label}".rstrip(), leaf, options.get("op"))
-    rows = tuple(rows_of(np.shape(each)[0], id) for each in leaves) if rows_of else ()
+    with _told(id, kind, name, tree, **options):
+        options = _converted(options)
+        for label, leaf in zip(labels, leaves):
+            _check_leaf(kind, f"{function}: the array {label}".rstrip(), leaf, options.get("op"))
+        rows = tuple(rows_of(np.shape(each)[0], id) for each in leaves) if rows_of else ()
     if not leaves and kind != Kind.BARRIER:
         return tree
     call = Call(
@@ -357,6 +366,47 @@ def _collect(
     )
     results = _bind([jnp.asarray(each) for each in leaves], call)
     return jax.tree_util.tree_unflatten(structure, results)
+
+
+@contextlib.contextmanager
+def _told(id: int, kind: Kind, name: str | None, tree: Any, **options: Any) -> Iterator[None]:
+    """A context manager in which a rank checks a call. If an argument is wrong, the call also fails
+    on the other ranks: see Told.
+    """
+    try:
+        yield
+    except Exception:
+        with contextlib.ExitStack() as told:
+            for each in _refusals(id, kind, name, tree, options):
+                told.enter_context(each)
+            raise
+
+
+def _refusals(
+    id: int, kind: Kind, name: str | None, tree: Any, options: dict[str, Any]
+) -> list[Told]:
+    """Returns a Told for each array of a call.
+
+    Returns none for an unnamed call in a program, and for an unnamed group, because a rank with
+    wrong arguments does not know their names. The other ranks then wait until their deadline.
+    """
+    labels = [jax.tree_util.keystr(path) for path, _ in tree_flatten_with_path(tree)[0]]
+    if kind == Kind.SEND:
+        return [ToldToPeer(id, native.rank(), options["peer"], options["tag"]) for _ in labels]
+    is_traced, is_group = not trace_state_clean(), bool(options.get("grouped"))
+    if name is not None and is_group and not is_traced:
+        return [Told(id, name, len(labels))]
+    if name is not None:
+        return [Told(id, name + label) for label in labels]
+    return [] if is_traced or is_group else [Told(id, None) for _ in labels]
+
+
+def _converted(options: dict[str, Any]) -> dict[str, Any]:
+    """Returns the options of a call, after converting those of a reduction to their types."""
+    if options.get("grouped") and options["error_feedback"]:
+        raise InvalidArgumentError("allreduce: error_feedback is for arrays that are not grouped")
+    types = {"op": ReduceOp, "wire": Wire, "prescale": float, "postscale": float}
+    return {**options, **{key: types[key](options[key]) for key in types if key in options}}
 
 
 def _bind(arrays: list[Any], call: Call) -> list[Any]:
