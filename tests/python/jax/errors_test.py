@@ -49,6 +49,17 @@ class RefusalsTest(Case):
     def test_keys(self):
         self.refused(r"key<fry>, .* pass jax.random.key_data", rj.broadcast, jax.random.key(0))
 
+    def test_leaves_that_are_no_arrays(self):
+        words = r"broadcast: the array \['act'\] is %s, and neither numbers nor an array of numbers"
+        for leaf, kind in ((jnp.tanh, "ufunc|function|jit"), ("float32", "str"), (object(), "obj")):
+            tree = {"act": leaf, "w": jnp.ones(2)}
+            with self.assertRaisesRegex(ronda.InvalidArgumentError, words % f"[^ ]*({kind})[^ ]*"):
+                rj.broadcast_parameters(tree)
+        with self.assertRaisesRegex(ronda.InvalidArgumentError, "is <U1, and neither"):
+            rj.allreduce(np.array(["a"]))
+        with self.assertRaisesRegex(ronda.InvalidArgumentError, "recv: an array is str"):
+            rj.recv("float32", 0)
+
     def test_rows_that_are_not_there(self):
         self.refused("allgather: the array is a scalar", rj.allgather, jnp.float32(1))
         if self.size > 1:

@@ -274,6 +274,7 @@ def recv(
     """
     leaves, structure = jax.tree_util.tree_flatten(like)
     id = id_of_members("recv", process_set)
+    dtypes = [_dtype_in_jax("recv: an array", each) for each in leaves]
     call = Call(
         Kind.RECV,
         None,
@@ -283,7 +284,7 @@ def recv(
         process_set=id,
         peer=source,
         tag=tag,
-        received=tuple((tuple(np.shape(each)), jnp.result_type(each)) for each in leaves),
+        received=tuple(zip(map(np.shape, leaves), dtypes)),
     )
     return jax.tree_util.tree_unflatten(structure, collective_p.bind(call=call))
 
@@ -436,20 +437,35 @@ def _check_name(function: str, name: str | None) -> None:
         )
 
 
+def _dtype_in_jax(role: str, leaf: Any) -> np.dtype[Any]:
+    """Returns the dtype that a leaf of a tree has as an array of JAX.
+
+    Raises:
+        InvalidArgumentError: the leaf is neither an array nor a number.
+    """
+    try:
+        return jnp.result_type(leaf if hasattr(leaf, "dtype") else jnp.asarray(leaf))
+    except (TypeError, ValueError):
+        found = getattr(leaf, "dtype", type(leaf).__name__)
+        raise InvalidArgumentError(
+            f"{role} is {found}, and neither numbers nor an array of numbers: put None into its"
+            " place in the tree, and put it back into the result"
+        ) from None
+
+
 def _check_leaf(kind: Kind, role: str, leaf: Any, op: ReduceOp | None) -> None:
     """Rejects arrays of types that Ronda does not support, and values that JAX would silently
     change.
     """
+    taken = _dtype_in_jax(role, leaf)
     own = getattr(leaf, "dtype", None)
     if own is not None and jax.dtypes.issubdtype(own, jax.dtypes.extended):
         raise InvalidArgumentError(
             f"{role} is {own}, which Ronda does not know: pass jax.random.key_data(key)"
         )
-    given = np.result_type(leaf) if own is None else np.dtype(own)
-    taken = jnp.result_type(leaf)
-    if given != taken and own is not None:
+    if own is not None and np.dtype(own) != taken:
         raise InvalidArgumentError(
-            f"{role} is {given}, which JAX would round to {taken}: call"
+            f"{role} is {own}, which JAX would round to {taken}: call"
             ' jax.config.update("jax_enable_x64", True), or pass'
             f" array.astype({taken.name!r})"
         )
