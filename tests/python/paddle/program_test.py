@@ -73,6 +73,25 @@ class ProgramTest(unittest.TestCase):
         )
         self.assertEqual(done.code, 0, done.err)
 
+    def test_a_model_that_is_older_than_the_job_trains(self):
+        done = ronda_test.run(
+            """
+            import paddle
+            zeros = paddle.nn.initializer.Constant(0.0)
+            layer = paddle.nn.Linear(1, 1, weight_attr=zeros, bias_attr=False)
+            model = paddle.Model(layer)
+            from ronda.paddle import fleet
+            fleet.init(is_collective=True)
+            sgd = paddle.optimizer.SGD(1.0, parameters=model.parameters())
+            model.prepare(fleet.distributed_optimizer(sgd), lambda output, label: output.sum())
+            data = paddle.io.TensorDataset([paddle.to_tensor([[1.0], [3.0]]), paddle.zeros([2, 1])])
+            model.fit(data, batch_size=1, shuffle=False, verbose=0)
+            assert layer.weight.item() == -2, layer.weight
+            """,
+            ranks=2,
+        )
+        self.assertEqual(done.code, 0, done.err)
+
     def test_a_rank_with_a_damaged_heap_ends(self):
         done = ronda_test.run(
             """
