@@ -8,6 +8,7 @@ import concurrent.futures
 import re
 
 import jax
+import jax.export
 import jax.numpy as jnp
 import ronda.jax as rj
 from jax._src.lib import xla_client  # there is no public name
@@ -123,6 +124,14 @@ class OrderTest(Case):
 
         found = step(numbers(self.rank, (100_000,)))
         self.assert_same(found, (self.total((100_000,)).sum(), self.total((100_000,))), rtol=1e-3)
+
+    def test_an_exported_program_runs(self):
+        check = jax.export.DisabledSafetyCheck.custom_call("ronda_collective")
+        program = jax.jit(lambda x: rj.allreduce(x, rj.Sum))
+        exported = jax.export.export(program, disabled_checks=[check])(numbers(self.rank))
+        self.assert_same(jax.jit(exported.call)(numbers(self.rank)), self.total((6, 2)))
+        for effect in exported.unordered_effects:  # serialize() needs effects that it can make
+            self.assertEqual(type(effect)(), effect)
 
     def test_names_are_positions_in_the_program(self):
         def train_step(x):

@@ -58,6 +58,13 @@ class _Collective(effects.Effect):
     def __str__(self) -> str:
         return "Collective"
 
+    # jax.export writes effects that equal another object of their class.
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Collective)
+
+    def __hash__(self) -> int:
+        return hash(_Collective)
+
 
 _EFFECT = _Collective()
 for _allowed in (
