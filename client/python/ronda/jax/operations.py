@@ -9,7 +9,8 @@ at the same time: see `name`.
 
 Common arguments:
     tree: any pytree of numeric arrays in the memory of one device: a CPU, or an NVIDIA GPU.
-        The arrays have the same shapes and types on every rank, unless the function says otherwise.
+        Complex numbers are sent as pairs of their parts, and have only Sum and Average. The arrays
+        have the same shapes and types on every rank, unless the function says otherwise.
     op: how elements are combined; AVERAGE divides by the number of ranks.
     name: the name of the arrays, the same on every rank. If it is None, arrays are matched outside
         of jit by the order of the calls. Under jit, they are then matched by the name of the
@@ -274,7 +275,11 @@ def recv(
     """
     leaves, structure = jax.tree_util.tree_flatten(like)
     id = id_of_members("recv", process_set)
-    dtypes = [_dtype_in_jax("recv: an array", each) for each in leaves]
+    expected = [
+        jax.ShapeDtypeStruct(np.shape(each), _dtype_in_jax("recv: an array", each))
+        for each in leaves
+    ]
+    sent = [jax.eval_shape(_without_complex, each) for each in expected]
     call = Call(
         Kind.RECV,
         None,
@@ -284,9 +289,12 @@ def recv(
         process_set=id,
         peer=source,
         tag=tag,
-        received=tuple(zip(map(np.shape, leaves), dtypes)),
+        received=tuple((each.shape, each.dtype) for each in sent),
     )
-    return jax.tree_util.tree_unflatten(structure, collective_p.bind(call=call))
+    results = collective_p.bind(call=call)
+    return jax.tree_util.tree_unflatten(
+        structure, [_as_complex(each, own.dtype) for each, own in zip(results, expected)]
+    )
 
 
 def barrier(tree: Any = None, *, process_set: ProcessSet = global_process_set) -> Any:
@@ -365,8 +373,11 @@ def _collect(
         rows=rows,
         **options,
     )
-    results = _bind([jnp.asarray(each) for each in leaves], call)
-    return jax.tree_util.tree_unflatten(structure, results)
+    arrays = [jnp.asarray(each) for each in leaves]
+    results = _bind([_without_complex(each) for each in arrays], call)
+    return jax.tree_util.tree_unflatten(
+        structure, [_as_complex(each, array.dtype) for each, array in zip(results, arrays)]
+    )
 
 
 @contextlib.contextmanager
@@ -408,6 +419,22 @@ def _converted(options: dict[str, Any]) -> dict[str, Any]:
         raise InvalidArgumentError("allreduce: error_feedback is for arrays that are not grouped")
     types = {"op": ReduceOp, "wire": Wire, "prescale": float, "postscale": float}
     return {**options, **{key: types[key](options[key]) for key in types if key in options}}
+
+
+def _is_complex(dtype: Any) -> bool:
+    return bool(jnp.issubdtype(dtype, jnp.complexfloating))
+
+
+def _without_complex(array: Any) -> Any:
+    """Returns an array as Ronda sends it: complex numbers as pairs of their parts, in one more
+    dimension. Sums, averages and exchanges treat the two parts alike.
+    """
+    return jnp.stack([array.real, array.imag], -1) if _is_complex(array.dtype) else array
+
+
+def _as_complex(array: Any, dtype: Any) -> Any:
+    """The inverse of _without_complex(): returns an array of `dtype`."""
+    return jax.lax.complex(array[..., 0], array[..., 1]) if _is_complex(dtype) else array
 
 
 def _bind(arrays: list[Any], call: Call) -> list[Any]:
@@ -469,14 +496,20 @@ def _check_leaf(kind: Kind, role: str, leaf: Any, op: ReduceOp | None) -> None:
             ' jax.config.update("jax_enable_x64", True), or pass'
             f" array.astype({taken.name!r})"
         )
-    if taken.name not in DTYPES:
+    if _is_complex(taken) and op not in (None, ReduceOp.SUM, ReduceOp.AVERAGE):
+        raise InvalidArgumentError(
+            f"{role} is {taken}, and complex numbers have no {op.name}: use op=Sum or Average, or"
+            " reduce array.real and array.imag separately"
+        )
+    sent = np.finfo(taken).dtype if _is_complex(taken) else taken
+    if sent.name not in DTYPES:
         raise InvalidArgumentError(f"{role} is {taken}, which Ronda does not know: cast it")
     if op == ReduceOp.AVERAGE and not jnp.issubdtype(taken, jnp.inexact):
         raise InvalidArgumentError(
             f"{role} is {taken}, and an average of integers is not exact: use op=Sum, or pass"
             " array.astype('float32')"
         )
-    if kind in REDUCTIONS and DTYPES[taken.name] == DType.UINT8 and taken != np.uint8:
+    if kind in REDUCTIONS and DTYPES[sent.name] == DType.UINT8 and sent != np.uint8:
         raise InvalidArgumentError(
             f"{role} is {taken}, in which Ronda does not add: pass array.astype('bfloat16') with"
             " compression=Compression.fp8"
