@@ -38,7 +38,8 @@ class RefusalsTest(Case):
         self.refused(
             "float8_e5m2, in which Ronda does not add", rj.allreduce, jnp.ones(2, "float8_e5m2")
         )
-        self.refused("complex64, which Ronda does not know", rj.broadcast, jnp.ones(2, "complex64"))
+        smallest = lambda x: rj.allreduce(x, rj.Min)  # noqa: E731
+        self.refused("complex64, .* have no MIN: use", smallest, jnp.ones(2, "complex64"))
 
     def test_results_in_an_array_of_jax(self):
         array = jnp.zeros(3)
@@ -48,6 +49,17 @@ class RefusalsTest(Case):
 
     def test_keys(self):
         self.refused(r"key<fry>, .* pass jax.random.key_data", rj.broadcast, jax.random.key(0))
+
+    def test_leaves_that_are_no_arrays(self):
+        words = r"broadcast: the array \['act'\] is %s, and neither numbers nor an array of numbers"
+        for leaf, kind in ((jnp.tanh, "ufunc|function|jit"), ("float32", "str"), (object(), "obj")):
+            tree = {"act": leaf, "w": jnp.ones(2)}
+            with self.assertRaisesRegex(ronda.InvalidArgumentError, words % f"[^ ]*({kind})[^ ]*"):
+                rj.broadcast_parameters(tree)
+        with self.assertRaisesRegex(ronda.InvalidArgumentError, "is <U1, and neither"):
+            rj.allreduce(np.array(["a"]))
+        with self.assertRaisesRegex(ronda.InvalidArgumentError, "recv: an array is str"):
+            rj.recv("float32", 0)
 
     def test_rows_that_are_not_there(self):
         self.refused("allgather: the array is a scalar", rj.allgather, jnp.float32(1))
@@ -101,6 +113,57 @@ class RefusalsTest(Case):
     def test_value_that_is_no_optimizer(self):
         with self.assertRaisesRegex(ValueError, "float is not a GradientTransformation of Optax"):
             rj.DistributedOptimizer(0.1)
+
+
+class OneRankTest(Case):
+    """Rank 0 passes wrong arguments, and the others do not wait for it."""
+
+    def fails_on_all(self, words, call, wrong, right):
+        """Expects the error of `call` on all ranks, outside of jit."""
+        with self.assertRaisesRegex((ValueError, ronda.RondaError), words):
+            call(wrong if self.rank == 0 else right)
+        self.assert_same(rj.allreduce(jnp.ones(2)), np.ones(2))  # the job goes on
+
+    def test_arrays(self):
+        words, wrong, right = "average of integers", jnp.arange(3), jnp.ones(3)
+        self.fails_on_all(words, rj.allreduce, wrong, right)
+        self.fails_on_all(words, lambda x: rj.allreduce({"a": x}, name="one"), wrong, right)
+        group = lambda x: rj.allreduce([x, x], name="group", grouped=True)  # noqa: E731
+        self.fails_on_all(words, group, wrong, right)
+        words = "allgather: the array .* is a scalar"
+        self.fails_on_all(words, lambda x: rj.allgather([x, x]), jnp.float32(1), jnp.ones(1))
+
+    def test_options(self):
+        words = "77 is not a valid ReduceOp"
+        self.fails_on_all(words, lambda op: rj.allreduce(jnp.ones(2), op), 77, rj.Sum)
+        self.fails_on_all(
+            "could not convert",
+            lambda factor: rj.allreduce(jnp.ones(2), name="two", prescale=factor),
+            "twice",
+            2,
+        )
+
+    def test_splits_of_a_tree(self):
+        n = self.size
+        exchange = lambda x: rj.alltoall({"a": x}, [1] * n, received_splits=[1] * n, name="s")  # noqa: E731
+        self.fails_on_all("rows together", exchange, jnp.ones(n + 1), jnp.ones(n))
+
+    def test_a_message(self):
+        if self.size == 1:
+            return
+        words = "complex64|key<fry>"
+        if self.rank == 0:
+            with self.assertRaisesRegex(ValueError, words):
+                rj.send(jax.random.key(0), 1, tag=7)
+        elif self.rank == 1:
+            with self.assertRaisesRegex(ronda.RondaError, words):
+                rj.recv(jnp.ones(2), 0, tag=7)
+
+    def test_a_program_in_which_the_call_has_a_name(self):
+        program = jax.jit(lambda x: rj.allreduce(x, name="jitted"))
+        words = "average of integers"
+        with self.assertRaisesRegex((ValueError, jax.errors.JaxRuntimeError), words):
+            program(jnp.arange(3) if self.rank == 0 else jnp.ones(3)).block_until_ready()
 
 
 class MismatchTest(Case):
@@ -166,7 +229,9 @@ class MismatchTest(Case):
             self.assertRegex(text, "allreduce.*broadcast|broadcast.*allreduce")
             if is_jit:
                 where = "allreduce" if self.rank == 0 else "broadcast"
-                self.assertRegex(text, rf"'jit_step/0'.*\[{where} at errors_test.py:\d+\]")
+                self.assertRegex(
+                    text, rf"'jit_step@errors_test.py:\d+/0'.*\[{where} at errors_test.py:\d+\]"
+                )
 
     def test_rows_that_differ_under_jit(self):
         if self.size == 1:

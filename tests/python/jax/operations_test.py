@@ -83,6 +83,28 @@ class OperationsTest(Case):
                 self.assert_same(found[1], np.concatenate(every))
                 self.assert_same(found[2], np.concatenate([each[self.rank] for each in shares]))
 
+    def test_complex_numbers(self):
+        every = [each * (1 + 2j) + 1j for each in self.every()]
+        total, size = sum(every), self.size
+        rows = np.array_split(total, size)[self.rank]
+        for call, expected in (
+            (lambda x: rj.allreduce(x, rj.Sum), total),
+            (lambda x: rj.allreduce([x, x], name="complex", grouped=True)[1], total / size),
+            (lambda x: rj.allreduce({"z": x[0, 0]})["z"], total[0, 0] / size),
+            (lambda x: rj.reducescatter(x, rj.Sum), rows),
+            (lambda x: rj.broadcast(x, size - 1), every[-1]),
+            (rj.allgather, np.concatenate(every)),
+            (lambda x: rj.alltoall(rj.alltoall(x[:size])), every[self.rank][:size]),
+            (rj.barrier, every[self.rank]),
+        ):
+            for found in both(call, every[self.rank]):
+                self.assertEqual(found.dtype, "complex64")
+                np.testing.assert_allclose(found, expected, rtol=1e-6)
+        if self.rank == 1:
+            np.testing.assert_allclose(rj.recv(every[1], 0, tag=9), every[0])
+        elif self.rank == 0 and size > 1:
+            rj.send(every[0], 1, tag=9)
+
     def test_reducescatter_deals_the_rows_out(self):
         every = self.every(7, 2)
         shares = np.array_split(np.asarray(sum(every)), self.size)

@@ -8,6 +8,7 @@ import concurrent.futures
 import re
 
 import jax
+import jax.export
 import jax.numpy as jnp
 import ronda.jax as rj
 from jax._src.lib import xla_client  # there is no public name
@@ -68,6 +69,29 @@ class OrderTest(Case):
             waited = first(x)
         self.assert_same((waited, found), (self.total((6, 2)),) * 2)
 
+    def test_functions_of_the_same_name_run_on_two_threads(self):
+        first = jax.jit(lambda x: rj.allreduce(x, rj.Sum))
+        second = jax.jit(lambda x: rj.allreduce(x * 100, rj.Sum))
+        x = numbers(self.rank)
+        if self.rank == 0:
+            with concurrent.futures.ThreadPoolExecutor(1) as thread:
+                waiting = thread.submit(first, x)
+                found = second(x)  # the other ranks only go on to the first once this has run
+                waited = waiting.result()
+        else:
+            found = second(x).block_until_ready()
+            waited = first(x)
+        self.assert_same((waited, found), (self.total((6, 2)), self.total((6, 2)) * 100))
+
+    def test_ranks_may_make_a_call_at_different_lines_of_a_function(self):
+        @jax.jit
+        def step(x):
+            if self.rank == 0:
+                return rj.broadcast(x + 1)
+            return rj.broadcast(x)
+
+        self.assert_same(step(numbers(self.rank)), numbers(1))
+
     def test_independent_calls_of_a_program_run_in_its_order(self):
         # XLA may put the calls in any order. If two ranks ran the calls in different orders, they
         # would wait for each other forever.
@@ -101,16 +125,23 @@ class OrderTest(Case):
         found = step(numbers(self.rank, (100_000,)))
         self.assert_same(found, (self.total((100_000,)).sum(), self.total((100_000,))), rtol=1e-3)
 
+    def test_an_exported_program_runs(self):
+        check = jax.export.DisabledSafetyCheck.custom_call("ronda_collective")
+        program = jax.jit(lambda x: rj.allreduce(x, rj.Sum))
+        exported = jax.export.export(program, disabled_checks=[check])(numbers(self.rank))
+        self.assert_same(jax.jit(exported.call)(numbers(self.rank)), self.total((6, 2)))
+        for effect in exported.unordered_effects:  # serialize() needs effects that it can make
+            self.assertEqual(type(effect)(), effect)
+
     def test_names_are_positions_in_the_program(self):
         def train_step(x):
             y = rj.allreduce(x)
             return rj.allreduce({"w": y, "b": [x]}), rj.broadcast(x, name="mine")
 
         names = names_in(train_step, jnp.ones(2))
-        self.assertEqual(names[0], "jit_train_step/0")
-        self.assertEqual(
-            names[1].replace("\\0A", "\n"), "jit_train_step/1['b'][0]\njit_train_step/1['w']"
-        )
+        place = f"jit_train_step@order_test.py:{train_step.__code__.co_firstlineno}"
+        self.assertEqual(names[0], f"{place}/0")
+        self.assertEqual(names[1].replace("\\0A", "\n"), f"{place}/1['b'][0]\n{place}/1['w']")
         self.assertEqual(names[2], "mine")
         self.assertEqual(names_in(train_step, jnp.ones(3)), names)
 

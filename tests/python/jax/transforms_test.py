@@ -45,6 +45,19 @@ class TransformsTest(Case):
             lambda x: [2 * x.mean(0)] * n,
         )
 
+    def test_gradient_of_complex_numbers(self):
+        weights = self.every() * (1 - 2j) + 3j
+
+        def energy(total):
+            return jnp.sin(total.real * 0.1).sum() + (total.imag**2 * total.real).sum()
+
+        def alone(x):
+            return self.size * energy(x.sum(0))
+
+        expected = jax.grad(alone)(weights)[self.rank]
+        for found in both(jax.grad(lambda x: energy(rj.allreduce(x, rj.Sum))), weights[self.rank]):
+            np.testing.assert_allclose(found, expected, rtol=1e-4)
+
     def test_gradient_of_broadcast(self):
         root = self.size - 1
         self.check_gradient(lambda x: rj.broadcast(x, root), lambda x: [x[root]] * self.size)

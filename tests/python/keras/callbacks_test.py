@@ -57,6 +57,12 @@ class MetricTest(unittest.TestCase):
             self.assertAlmostEqual(seen[0][name], expected, places=4)
             self.assertAlmostEqual(history[name][0], expected, places=4)
 
+    def test_metrics_may_be_arrays(self):
+        logs = {"loss": float(RANK), "f1": keras.ops.convert_to_tensor([RANK, 1.0])}
+        hvd.callbacks.MetricAverageCallback().on_epoch_end(0, logs)
+        self.assertEqual(logs["loss"], (SIZE - 1) / 2)
+        np.testing.assert_allclose(logs["f1"], [(SIZE - 1) / 2, 1])
+
 
 class LearningRateTest(unittest.TestCase):
     def rates(self, *callbacks, epochs):
@@ -81,12 +87,15 @@ class LearningRateTest(unittest.TestCase):
         expected = np.repeat([0.5, 0.25, 0.125, 0.125], STEPS)
         np.testing.assert_allclose(record.rates, expected, rtol=1e-6)
 
-    def test_a_constant_multiplier(self):
-        record, _ = self.rates(hvd.callbacks.LearningRateScheduleCallback(0.2, 3.0), epochs=1)
-        np.testing.assert_allclose(record.rates, [0.6] * STEPS, rtol=1e-6)
+    def test_a_constant_multiplier_acts_once_an_epoch(self):
+        schedule = hvd.callbacks.LearningRateScheduleCallback
+        record, _ = self.rates(schedule(0.2, 3.0), epochs=3)
+        np.testing.assert_allclose(record.rates, np.repeat([0.2, 0.6, 1.8], STEPS), rtol=1e-6)
+        record, _ = self.rates(schedule(0.2, 4.0, staircase=False), epochs=1)
+        np.testing.assert_allclose(record.rates, 0.2 * 4 ** (np.arange(STEPS) / STEPS), rtol=1e-6)
 
     def test_the_momentum_follows_the_rate_where_it_can(self):
-        halve = hvd.callbacks.LearningRateScheduleCallback(0.5, 0.5)
+        halve = hvd.callbacks.LearningRateScheduleCallback(0.5, lambda epoch: 0.5)
         during = Rates()
         model = model_of(keras.optimizers.SGD(0.5, momentum=0.8))
         fit(model, own(), callbacks=[during, halve])  # sees the momentum before it is restored

@@ -185,6 +185,22 @@ class OptimizerTest(unittest.TestCase):
             with self.assertRaisesRegex(ValueError, "it must be Compression.none, .fp16 or .bf16"):
                 hvd.DistributedOptimizer(keras.optimizers.SGD(), compression=object())
 
+    def test_a_loss_scale_optimizer_outside_is_refused(self):
+        optimizer = hvd.DistributedOptimizer(keras.optimizers.SGD())
+        words = r"pass DistributedOptimizer\(LossScaleOptimizer\(optimizer\)\)"
+        with self.assertRaisesRegex(ValueError, words):
+            keras.optimizers.LossScaleOptimizer(optimizer)
+        policy = keras.config.dtype_policy()
+        keras.config.set_dtype_policy("mixed_float16")
+        try:
+            with self.assertRaisesRegex(ValueError, words):
+                model_of(optimizer)
+        finally:
+            keras.config.set_dtype_policy(policy)
+        optimizer.loss_scale_factor = 2.0
+        again = type(optimizer).from_config(optimizer.get_config())
+        self.assertEqual(again.loss_scale_factor, 2.0)
+
     def test_other_models_name_both_ranks(self):
         variable = keras.Variable(np.zeros(RANK + 1, np.float32))
         optimizer = hvd.DistributedOptimizer(keras.optimizers.SGD(1.0))
@@ -223,6 +239,13 @@ class FunctionsTest(unittest.TestCase):
         rows = keras.ops.ones((SIZE, 1))
         np.testing.assert_allclose(hvd.reducescatter(rows, op=hvd.Sum), [[SIZE]])
         self.assertEqual(hvd.broadcast_object(RANK, 1), 1)
+
+    def test_wrong_arguments_of_one_rank_fail_on_all(self):
+        with self.assertRaisesRegex((ValueError, ronda.RondaError), "77 is not a valid ReduceOp"):
+            hvd.allreduce(1.0, op=77 if RANK == 0 else hvd.Sum)
+        with self.assertRaises((ValueError, TypeError, ronda.RondaError)):
+            hvd.broadcast(object() if RANK == 0 else 1.0, 1, name="wrong")
+        self.assertEqual(hvd.allreduce(1.0, op=hvd.Sum), SIZE)
 
     def test_variables(self):
         counts = keras.Variable([RANK, RANK], dtype="int32", trainable=False)

@@ -13,6 +13,7 @@ import paddle.nn.functional as F
 import ronda
 from paddle.io import DistributedBatchSampler
 from ronda._library import native
+from ronda.errors import MismatchError
 from ronda.paddle import fleet
 
 sys.path.insert(0, "examples")
@@ -173,6 +174,43 @@ class FleetTest(unittest.TestCase):
         expected = before - 1 / fleet.worker_num()
         np.testing.assert_allclose(other.weight.numpy(), expected, rtol=1e-5)
 
+    def test_a_parameter_that_no_rank_uses_stays_as_it_is(self):
+        used, other = paddle.nn.Linear(2, 1), paddle.nn.Linear(2, 1)
+        model = fleet.distributed_model(paddle.nn.LayerList([used, other]))
+        before = other.weight.numpy()
+        adam = paddle.optimizer.AdamW(0.1, parameters=model.parameters(), weight_decay=0.5)
+        optimizer = fleet.distributed_optimizer(adam)
+        for _ in range(2):
+            used(paddle.ones([1, 2])).sum().backward()
+            optimizer.step()
+            optimizer.clear_grad()
+        self.assertIsNone(other.weight.grad)
+        np.testing.assert_array_equal(other.weight.numpy(), before)
+
+    def test_a_parameter_that_is_frozen_on_one_rank_is_reported(self):
+        if fleet.worker_num() == 1:
+            self.skipTest("needs two ranks")
+        layer = fleet.distributed_model(paddle.nn.Linear(2, 1))
+        layer.bias.stop_gradient = fleet.worker_index() == 0
+        sgd = paddle.optimizer.SGD(1.0, parameters=layer.parameters())
+        optimizer = fleet.distributed_optimizer(sgd)
+        layer(paddle.ones([1, 2])).sum().backward()
+        with self.assertRaisesRegex(Exception, "frozen .stop_gradient. on rank 0"):
+            optimizer.step()
+
+    def test_another_number_of_parameters_is_reported(self):
+        if fleet.worker_num() == 1:
+            self.skipTest("needs two ranks")
+        layer = paddle.nn.Linear(2, 1)
+        parameters = layer.parameters() + (
+            paddle.nn.Linear(2, 1).parameters() if fleet.worker_index() == 0 else []
+        )
+        sgd = paddle.optimizer.SGD(1.0, parameters=parameters)
+        optimizer = fleet.distributed_optimizer(sgd)
+        layer(paddle.ones([1, 2])).sum().backward()
+        with self.assertRaisesRegex(MismatchError, "same parameters in the same order"):
+            optimizer.step()
+
     def heads(self):
         """Returns two layers and their optimizer, which has already made one step."""
         heads = [paddle.nn.Linear(2, 1), paddle.nn.Linear(2, 1)]
@@ -208,6 +246,47 @@ class FleetTest(unittest.TestCase):
         before = heads[1].weight.numpy()
         optimizer.step()  # the next step is not affected
         np.testing.assert_allclose(heads[1].weight.numpy(), before - 1, rtol=1e-5)
+
+    def test_ranks_may_create_their_layers_in_different_orders(self):
+        zeros = paddle.nn.initializer.Constant(0.0)
+        layers = {}
+        for name in sorted(("first", "second"), reverse=fleet.worker_index() % 2 == 1):
+            layers[name] = paddle.nn.Linear(1, 1, weight_attr=zeros, bias_attr=False)
+        first, second = layers["first"], layers["second"]
+        sgd = paddle.optimizer.SGD(1.0, parameters=[first.weight, second.weight])
+        optimizer = fleet.distributed_optimizer(sgd)
+        one = paddle.ones([1, 1])
+        for step in range(1, 3):  # hooks submit the gradients of the second step
+            (first(one) + 100 * second(one)).sum().backward()
+            optimizer.step()
+            optimizer.clear_grad()
+            self.assertEqual([first.weight.item(), second.weight.item()], [-step, -100 * step])
+
+    def test_a_rank_may_create_more_layers_and_optimizers_than_others(self):
+        if fleet.worker_index() == 0:
+            unused = paddle.nn.Linear(2, 2)
+            fleet.distributed_optimizer(momentum(unused))
+        layer = fleet.distributed_model(paddle.nn.Linear(2, 1))
+        before = layer.bias.item()
+        optimizer = fleet.distributed_optimizer(
+            paddle.optimizer.SGD(1.0, parameters=layer.parameters())
+        )
+        layer(paddle.ones([1, 2])).sum().backward()
+        optimizer.step()
+        self.assertAlmostEqual(layer.bias.item(), before - 1, places=5)
+
+    def test_parameters_in_another_order_are_reported(self):
+        if fleet.worker_num() == 1:
+            self.skipTest("needs two ranks")
+        layer = paddle.nn.Linear(2, 1)
+        parameters = layer.parameters()
+        if fleet.worker_index() == 0:
+            parameters.reverse()
+        sgd = paddle.optimizer.SGD(1.0, parameters=parameters)
+        optimizer = fleet.distributed_optimizer(sgd)
+        layer(paddle.ones([1, 2])).sum().backward()
+        with self.assertRaisesRegex(MismatchError, "same parameters in the same order"):
+            optimizer.step()
 
     def test_gradients_travel_while_backward_goes_on(self):
         first, last = paddle.nn.Linear(3, 3), paddle.nn.Linear(3, 1)

@@ -52,6 +52,46 @@ class ProgramTest(unittest.TestCase):
         )
         self.assertEqual(done.code, 0, done.err)
 
+    def test_an_optimizer_steps_in_the_next_job_too(self):
+        done = ronda_test.run(
+            """
+            import paddle
+            from ronda.paddle import fleet
+            layer = paddle.nn.Linear(1, 1, weight_attr=paddle.nn.initializer.Constant(0.0))
+            sgd = paddle.optimizer.SGD(1.0, parameters=layer.parameters())
+            for job in range(2):
+                fleet.init(is_collective=True)
+                optimizer = fleet.distributed_optimizer(sgd) if job == 0 else optimizer
+                for _ in range(2):
+                    layer(paddle.ones([1, 1])).sum().backward()
+                    optimizer.step()
+                    optimizer.clear_grad()
+                fleet.stop_worker()
+            assert layer.weight.item() == -4, layer.weight
+            """,
+            ranks=2,
+        )
+        self.assertEqual(done.code, 0, done.err)
+
+    def test_a_model_that_is_older_than_the_job_trains(self):
+        done = ronda_test.run(
+            """
+            import paddle
+            zeros = paddle.nn.initializer.Constant(0.0)
+            layer = paddle.nn.Linear(1, 1, weight_attr=zeros, bias_attr=False)
+            model = paddle.Model(layer)
+            from ronda.paddle import fleet
+            fleet.init(is_collective=True)
+            sgd = paddle.optimizer.SGD(1.0, parameters=model.parameters())
+            model.prepare(fleet.distributed_optimizer(sgd), lambda output, label: output.sum())
+            data = paddle.io.TensorDataset([paddle.to_tensor([[1.0], [3.0]]), paddle.zeros([2, 1])])
+            model.fit(data, batch_size=1, shuffle=False, verbose=0)
+            assert layer.weight.item() == -2, layer.weight
+            """,
+            ranks=2,
+        )
+        self.assertEqual(done.code, 0, done.err)
+
     def test_a_rank_with_a_damaged_heap_ends(self):
         done = ronda_test.run(
             """

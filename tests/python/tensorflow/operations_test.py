@@ -312,6 +312,22 @@ class ErrorTest(Case):
             with self.assertRaisesRegex((*ERRORS, ValueError), "elements of type|object"):
                 reduce(tf.constant(["a"]))
 
+    def test_wrong_arguments_of_one_rank_fail_on_all(self):
+        words = "77 is not a valid ReduceOp"
+        for name in (None, "op"):
+            for function in (hvd.allreduce, hvd.reducescatter):
+                with self.assertRaisesRegex((*ERRORS, ValueError), words):
+                    function(own(), op=77 if RANK == 0 else hvd.Sum, name=name)
+        with self.assertRaisesRegex((*ERRORS, ValueError), words):
+            hvd.grouped_allreduce([own()] * 2, op=77 if RANK == 0 else hvd.Sum, name="group")
+        for function in (hvd.allgather, lambda x: hvd.broadcast(x, 1), hvd.alltoall):
+            with self.assertRaises((*ERRORS, ValueError, TypeError)):
+                function(object() if RANK == 0 else own(shape=(SIZE,)))
+        traced = tf.function(lambda x: hvd.allreduce(x, op=77 if RANK == 0 else hvd.Sum, name="f"))
+        with self.assertRaisesRegex((*ERRORS, ValueError), words):
+            traced(own())
+        self.assertValues(hvd.allreduce(own(), op=hvd.Sum), [TOTAL] * 3)
+
     def test_a_compiled_function_is_refused(self):
         compiled = tf.function(lambda tensor: hvd.allreduce(tensor), jit_compile=True)
         with self.assertRaisesRegex(ValueError, "allreduce: .*jit_compile=False"):

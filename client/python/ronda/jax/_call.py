@@ -44,11 +44,12 @@ class Call:
 
     The name of each array consists of the call's name and the array's label.
 
-    name: the same on every rank. None means a name that consists of the program's name and the
-        call's position in the program.
+    name: the same on every rank. None means a name that consists of the program's name, the
+        function that makes the call, and the call's position in the program.
     by_order: whether the arrays have no names in a program, so that calls are matched by order.
     labels: one for each array.
     where: the line of the program that makes the call, for error texts.
+    function: where the program defines the function that makes the call (traced_function()).
     grouped: whether the arrays are reduced together or not at all.
     peer: the root, or the other rank of a message.
     rows: for operations on rows, the number of rows of the results.
@@ -62,6 +63,7 @@ class Call:
     name: str | None
     labels: tuple[str, ...]
     where: str
+    function: str
     op: ReduceOp = ReduceOp.SUM
     wire: Wire = Wire.NONE
     prescale: float = 1.0
@@ -102,12 +104,15 @@ class Call:
         return [(shape, each.dtype) for shape, each in zip(shapes, arrays)]
 
 
-# program_line() skips stack frames in the folders of these modules.
-_LIBRARIES = tuple(
-    os.path.dirname(spec.origin) + os.sep
-    for spec in map(importlib.util.find_spec, ("ronda", "jax", "keras"))
-    if spec is not None and spec.origin is not None
-)
+def _folder(module: str) -> str:
+    """Returns the folder of an installed module, or a name that no folder has."""
+    spec = importlib.util.find_spec(module)
+    return os.path.dirname(spec.origin) + os.sep if spec is not None and spec.origin else "\0"
+
+
+_JAX = _folder("jax")
+# program_line() skips stack frames in these folders.
+_LIBRARIES = (_folder("ronda"), _JAX, _folder("keras"))
 
 
 def program_line() -> str:
@@ -116,6 +121,18 @@ def program_line() -> str:
     while frame.f_back is not None and frame.f_code.co_filename.startswith(_LIBRARIES):
         frame = frame.f_back
     return f"{os.path.basename(frame.f_code.co_filename)}:{frame.f_lineno}"
+
+
+def traced_function() -> str:
+    """Returns where the program defines the function that JAX traces, for example "train.py:30".
+
+    This is the first line of the function, and not the line of the call, because ranks may make a
+    call at different lines of a function, in branches on their rank.
+    """
+    frame = sys._getframe(1)
+    while frame.f_back is not None and not frame.f_back.f_code.co_filename.startswith(_JAX):
+        frame = frame.f_back
+    return f"{os.path.basename(frame.f_code.co_filename)}:{frame.f_code.co_firstlineno}"
 
 
 def id_of_members(function: str, process_set: ProcessSet) -> int:

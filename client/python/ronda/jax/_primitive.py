@@ -58,6 +58,13 @@ class _Collective(effects.Effect):
     def __str__(self) -> str:
         return "Collective"
 
+    # jax.export writes effects that equal another object of their class.
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Collective)
+
+    def __hash__(self) -> int:
+        return hash(_Collective)
+
 
 _EFFECT = _Collective()
 for _allowed in (
@@ -155,14 +162,15 @@ _names: weakref.WeakKeyDictionary[Any, collections.Counter[str]] = weakref.WeakK
 
 def _name_in(module: Any, call: Call) -> str:
     """Returns the name of a call in a program. All ranks run the same program, so they give a call
-    the same name.
+    the same name. Programs of different functions give their calls different names, because
+    several threads may run them at the same time.
     """
     name = call.name
     used = _names.setdefault(module, collections.Counter())
     if name is None:
         program = module.operation.attributes["sym_name"].value
         used[""] += 1  # names that callers choose are never empty
-        return f"{program}/{used[''] - 1}"
+        return f"{program}@{call.function}/{used[''] - 1}"
     used[name] += 1
     return name if used[name] == 1 else f"{name}#{used[name]}"
 

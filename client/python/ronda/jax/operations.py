@@ -3,23 +3,29 @@
 """Collectives on pytrees of arrays, inside and outside of jit, grad, vmap, scan and remat.
 
 Every rank of the process set must call the same operations in the same order, and run the same
-program under jit. On CPUs, several threads of a rank may run programs, in an order that may differ
-between ranks.
+program under jit. On CPUs, several threads of a rank may run the programs of different functions,
+in an order that may differ between ranks. Two programs whose calls have the same names must not run
+at the same time: see `name`.
 
 Common arguments:
     tree: any pytree of numeric arrays in the memory of one device: a CPU, or an NVIDIA GPU.
-        The arrays have the same shapes and types on every rank, unless the function says otherwise.
+        Complex numbers are sent as pairs of their parts, and have only Sum and Average. The arrays
+        have the same shapes and types on every rank, unless the function says otherwise.
     op: how elements are combined; AVERAGE divides by the number of ranks.
-    name: the name of the arrays, the same on every rank. If it is None, arrays are matched under
-        jit by the program's name and the call's position in the program, and outside of jit by the
-        order of the calls.
+    name: the name of the arrays, the same on every rank. If it is None, arrays are matched outside
+        of jit by the order of the calls. Under jit, they are then matched by the name of the
+        program, the line that defines the function, and the position of the call in the program.
+        So if two threads run the same function, or two functions of one `def` statement, pass
+        names that differ.
     compression: the format in which floating-point elements are sent (Compression).
     prescale: multiplies each rank's arrays before the reduction.
     postscale: multiplies the results.
     process_set: the ranks that take part.
 
 Errors of all functions:
-    NotInitializedError, InvalidArgumentError: no operation was submitted.
+    NotInitializedError, InvalidArgumentError: no operation was submitted. If the arguments of one
+        rank are wrong, the operation fails on the others too. Under jit, and with grouped=True, it
+        does so only if the call has a name; otherwise the others wait until their deadline.
     MismatchError: the ranks disagree; the job continues.
     DeadlineError, PeerFailedError, InternalError.
     A program under jit raises these errors as jax.errors.JaxRuntimeError with the same text;
@@ -28,20 +34,30 @@ Errors of all functions:
 
 from __future__ import annotations
 
+import contextlib
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax._src.core import trace_state_clean  # there is no public name
+from jax.tree_util import tree_flatten_with_path
 
 from ronda import _carried_errors, exchanges
 from ronda._library import native
-from ronda._refusals import Told
+from ronda._refusals import Told, ToldToPeer
 from ronda._xla import OF_ROWS, REDUCTIONS, Kind
 from ronda.errors import InvalidArgumentError, RondaError
-from ronda.jax._call import DTYPES, Call, id_of_members, own_rows, program_line
+from ronda.jax._call import (
+    DTYPES,
+    Call,
+    id_of_members,
+    own_rows,
+    program_line,
+    traced_function,
+)
 from ronda.jax._exit import wait_for_programs
 from ronda.jax._primitive import collective_p
 from ronda.process_sets import ProcessSet, global_process_set
@@ -81,17 +97,15 @@ def allreduce(
             group. The arrays of a group are reduced together or, if one of them fails, not at all.
             If false, each array is reduced as soon as all ranks have submitted it.
     """
-    if grouped and error_feedback:
-        raise InvalidArgumentError("allreduce: error_feedback is for arrays that are not grouped")
     return _collect(
         Kind.ALLREDUCE,
         tree,
         name,
         process_set,
-        op=ReduceOp(op),
-        wire=Wire(compression),
-        prescale=float(prescale),
-        postscale=float(postscale),
+        op=op,
+        wire=compression,
+        prescale=prescale,
+        postscale=postscale,
         error_feedback=error_feedback,
         grouped=grouped,
     )
@@ -116,10 +130,10 @@ def reducescatter(
         name,
         process_set,
         own_rows,
-        op=ReduceOp(op),
-        wire=Wire(compression),
-        prescale=float(prescale),
-        postscale=float(postscale),
+        op=op,
+        wire=compression,
+        prescale=prescale,
+        postscale=postscale,
     )
 
 
@@ -170,12 +184,16 @@ def alltoall(
             raise InvalidArgumentError("alltoall: received_splits is for splits: pass these too")
         return _collect(Kind.ALLTOALL, tree, name, process_set, _same_rows)
     id = id_of_members("alltoall", process_set)
-    with Told(id, name if received_splits is not None else _name_of_splits(name)):
+    known = received_splits is not None
+    with _told(id, Kind.ALLTOALL, name, tree) if known else Told(id, _name_of_splits(name)):
         sent = _checked_splits("splits", splits, id)
         _check_rows(tree, sent)
+        if received_splits is not None:
+            received = _checked_splits("received_splits", received_splits, id)
     if received_splits is None:
-        received_splits = _ask_for_splits(tree, sent, name, process_set)
-    received = _checked_splits("received_splits", received_splits, id)
+        received = _checked_splits(
+            "received_splits", _ask_for_splits(tree, sent, name, process_set), id
+        )
     rows = _collect(
         Kind.ALLTOALL,
         tree,
@@ -257,17 +275,26 @@ def recv(
     """
     leaves, structure = jax.tree_util.tree_flatten(like)
     id = id_of_members("recv", process_set)
+    expected = [
+        jax.ShapeDtypeStruct(np.shape(each), _dtype_in_jax("recv: an array", each))
+        for each in leaves
+    ]
+    sent = [jax.eval_shape(_without_complex, each) for each in expected]
     call = Call(
         Kind.RECV,
         None,
         ("",) * len(leaves),
         program_line(),
+        traced_function(),
         process_set=id,
         peer=source,
         tag=tag,
-        received=tuple((tuple(np.shape(each)), jnp.result_type(each)) for each in leaves),
+        received=tuple((each.shape, each.dtype) for each in sent),
     )
-    return jax.tree_util.tree_unflatten(structure, collective_p.bind(call=call))
+    results = collective_p.bind(call=call)
+    return jax.tree_util.tree_unflatten(
+        structure, [_as_complex(each, own.dtype) for each, own in zip(results, expected)]
+    )
 
 
 def barrier(tree: Any = None, *, process_set: ProcessSet = global_process_set) -> Any:
@@ -326,17 +353,88 @@ def _collect(
     function = kind.name.lower()
     id = id_of_members(function, process_set)
     _check_name(function, name)
-    with_paths, structure = jax.tree_util.tree_flatten_with_path(tree)
+    with_paths, structure = tree_flatten_with_path(tree)
     labels = tuple(jax.tree_util.keystr(path) for path, _ in with_paths)
     leaves = [each for _, each in with_paths]
-    for label, leaf in zip(labels, leaves):
-        _check_leaf(kind, f"{function}: the array {label}".rstrip(), leaf, options.get("op"))
-    rows = tuple(rows_of(np.shape(each)[0], id) for each in leaves) if rows_of else ()
+    with _told(id, kind, name, tree, **options):
+        options = _converted(options)
+        for label, leaf in zip(labels, leaves):
+            _check_leaf(kind, f"{function}: the array {label}".rstrip(), leaf, options.get("op"))
+        rows = tuple(rows_of(np.shape(each)[0], id) for each in leaves) if rows_of else ()
     if not leaves and kind != Kind.BARRIER:
         return tree
-    call = Call(kind, name, labels, program_line(), process_set=id, rows=rows, **options)
-    results = _bind([jnp.asarray(each) for each in leaves], call)
-    return jax.tree_util.tree_unflatten(structure, results)
+    call = Call(
+        kind,
+        name,
+        labels,
+        program_line(),
+        traced_function(),
+        process_set=id,
+        rows=rows,
+        **options,
+    )
+    arrays = [jnp.asarray(each) for each in leaves]
+    results = _bind([_without_complex(each) for each in arrays], call)
+    return jax.tree_util.tree_unflatten(
+        structure, [_as_complex(each, array.dtype) for each, array in zip(results, arrays)]
+    )
+
+
+@contextlib.contextmanager
+def _told(id: int, kind: Kind, name: str | None, tree: Any, **options: Any) -> Iterator[None]:
+    """A context manager in which a rank checks a call. If an argument is wrong, the call also fails
+    on the other ranks: see Told.
+    """
+    try:
+        yield
+    except Exception:
+        with contextlib.ExitStack() as told:
+            for each in _refusals(id, kind, name, tree, options):
+                told.enter_context(each)
+            raise
+
+
+def _refusals(
+    id: int, kind: Kind, name: str | None, tree: Any, options: dict[str, Any]
+) -> list[Told]:
+    """Returns a Told for each array of a call.
+
+    Returns none for an unnamed call in a program, and for an unnamed group, because a rank with
+    wrong arguments does not know their names. The other ranks then wait until their deadline.
+    """
+    labels = [jax.tree_util.keystr(path) for path, _ in tree_flatten_with_path(tree)[0]]
+    if kind == Kind.SEND:
+        return [ToldToPeer(id, native.rank(), options["peer"], options["tag"]) for _ in labels]
+    is_traced, is_group = not trace_state_clean(), bool(options.get("grouped"))
+    if name is not None and is_group and not is_traced:
+        return [Told(id, name, len(labels))]
+    if name is not None:
+        return [Told(id, name + label) for label in labels]
+    return [] if is_traced or is_group else [Told(id, None) for _ in labels]
+
+
+def _converted(options: dict[str, Any]) -> dict[str, Any]:
+    """Returns the options of a call, after converting those of a reduction to their types."""
+    if options.get("grouped") and options["error_feedback"]:
+        raise InvalidArgumentError("allreduce: error_feedback is for arrays that are not grouped")
+    types = {"op": ReduceOp, "wire": Wire, "prescale": float, "postscale": float}
+    return {**options, **{key: types[key](options[key]) for key in types if key in options}}
+
+
+def _is_complex(dtype: Any) -> bool:
+    return bool(jnp.issubdtype(dtype, jnp.complexfloating))
+
+
+def _without_complex(array: Any) -> Any:
+    """Returns an array as Ronda sends it: complex numbers as pairs of their parts, in one more
+    dimension. Sums, averages and exchanges treat the two parts alike.
+    """
+    return jnp.stack([array.real, array.imag], -1) if _is_complex(array.dtype) else array
+
+
+def _as_complex(array: Any, dtype: Any) -> Any:
+    """The inverse of _without_complex(): returns an array of `dtype`."""
+    return jax.lax.complex(array[..., 0], array[..., 1]) if _is_complex(dtype) else array
 
 
 def _bind(arrays: list[Any], call: Call) -> list[Any]:
@@ -366,31 +464,52 @@ def _check_name(function: str, name: str | None) -> None:
         )
 
 
+def _dtype_in_jax(role: str, leaf: Any) -> np.dtype[Any]:
+    """Returns the dtype that a leaf of a tree has as an array of JAX.
+
+    Raises:
+        InvalidArgumentError: the leaf is neither an array nor a number.
+    """
+    try:
+        return jnp.result_type(leaf if hasattr(leaf, "dtype") else jnp.asarray(leaf))
+    except (TypeError, ValueError):
+        found = getattr(leaf, "dtype", type(leaf).__name__)
+        raise InvalidArgumentError(
+            f"{role} is {found}, and neither numbers nor an array of numbers: put None into its"
+            " place in the tree, and put it back into the result"
+        ) from None
+
+
 def _check_leaf(kind: Kind, role: str, leaf: Any, op: ReduceOp | None) -> None:
     """Rejects arrays of types that Ronda does not support, and values that JAX would silently
     change.
     """
+    taken = _dtype_in_jax(role, leaf)
     own = getattr(leaf, "dtype", None)
     if own is not None and jax.dtypes.issubdtype(own, jax.dtypes.extended):
         raise InvalidArgumentError(
             f"{role} is {own}, which Ronda does not know: pass jax.random.key_data(key)"
         )
-    given = np.result_type(leaf) if own is None else np.dtype(own)
-    taken = jnp.result_type(leaf)
-    if given != taken and own is not None:
+    if own is not None and np.dtype(own) != taken:
         raise InvalidArgumentError(
-            f"{role} is {given}, which JAX would round to {taken}: call"
+            f"{role} is {own}, which JAX would round to {taken}: call"
             ' jax.config.update("jax_enable_x64", True), or pass'
             f" array.astype({taken.name!r})"
         )
-    if taken.name not in DTYPES:
+    if _is_complex(taken) and op not in (None, ReduceOp.SUM, ReduceOp.AVERAGE):
+        raise InvalidArgumentError(
+            f"{role} is {taken}, and complex numbers have no {op.name}: use op=Sum or Average, or"
+            " reduce array.real and array.imag separately"
+        )
+    sent = np.finfo(taken).dtype if _is_complex(taken) else taken
+    if sent.name not in DTYPES:
         raise InvalidArgumentError(f"{role} is {taken}, which Ronda does not know: cast it")
     if op == ReduceOp.AVERAGE and not jnp.issubdtype(taken, jnp.inexact):
         raise InvalidArgumentError(
             f"{role} is {taken}, and an average of integers is not exact: use op=Sum, or pass"
             " array.astype('float32')"
         )
-    if kind in REDUCTIONS and DTYPES[taken.name] == DType.UINT8 and taken != np.uint8:
+    if kind in REDUCTIONS and DTYPES[sent.name] == DType.UINT8 and sent != np.uint8:
         raise InvalidArgumentError(
             f"{role} is {taken}, in which Ronda does not add: pass array.astype('bfloat16') with"
             " compression=Compression.fp8"

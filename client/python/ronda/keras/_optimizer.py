@@ -22,6 +22,13 @@ class _Distributed:
 
     _reduce_gradients: GradientReduction
 
+    def __setattr__(self, name: str, value: Any) -> None:
+        # The constructor of LossScaleOptimizer sets this attribute of its inner optimizer to None.
+        # The constructor of this optimizer has set it before.
+        if name == "loss_scale_factor" and value is None and name in self.__dict__:
+            raise ValueError(_SCALED_OUTSIDE)
+        super().__setattr__(name, value)
+
     def apply(self, grads: Any, trainable_variables: Any = None) -> Any:
         """Does the same as the optimizer's own method, with the reduced gradients."""
         grads, variables = list(grads), _variables_of(self, trainable_variables)
@@ -54,6 +61,15 @@ class _Distributed:
             is_last, lambda: self._reduce_gradients(grads, variables), lambda: list(grads)
         )
         return reduced
+
+
+_SCALED_OUTSIDE = (
+    "the inner optimizer of a LossScaleOptimizer is a DistributedOptimizer, so each rank would"
+    " check its own gradients for infinities: pass"
+    " DistributedOptimizer(LossScaleOptimizer(optimizer))."
+    " With the policy mixed_float16, model.compile() makes a LossScaleOptimizer: set the policy"
+    " before you call DistributedOptimizer(), or call model.compile(auto_scale_loss=False)"
+)
 
 
 class _DistributedLossScale:
@@ -104,7 +120,8 @@ def DistributedOptimizer(
         model.compile(hvd.DistributedOptimizer(keras.optimizers.Adam(1e-3 * hvd.size())), loss)
 
     With the dtype policy mixed_float16 the result is a LossScaleOptimizer, as model.compile() would
-    make it. A LossScaleOptimizer checks for infinities after the gradients have been reduced.
+    make it. A LossScaleOptimizer checks for infinities after the gradients have been reduced. The
+    result cannot be the inner optimizer of another LossScaleOptimizer.
 
     Args:
         optimizer: a Keras optimizer, which is also the result. The optimizer's class is replaced by

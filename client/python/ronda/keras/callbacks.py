@@ -99,7 +99,7 @@ class MetricAverageCallback(keras.callbacks.Callback):
         self._process_set = process_set
 
     def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
-        """Replaces the numbers in `logs` by their averages."""
+        """Replaces the numbers and arrays in `logs` by their averages."""
         begun = {
             name: reductions.allreduce_async(
                 np.array(value, np.float64), name=f"metric.{name}", process_set=self._process_set
@@ -107,7 +107,8 @@ class MetricAverageCallback(keras.callbacks.Callback):
             for name, value in sorted((logs or {}).items())
         }
         for name, handle in begun.items():
-            logs[name] = float(handle.wait())
+            average = handle.wait()
+            logs[name] = average.item() if average.ndim == 0 else average
 
 
 class JoinCallback(keras.callbacks.Callback):
@@ -138,7 +139,7 @@ class LearningRateScheduleCallback(keras.callbacks.Callback):
         """
         Args:
             initial_lr: None means the optimizer's rate when fit() begins.
-            multiplier: a number, or a function of the epoch.
+            multiplier: a function of the epoch, or a number m, which means m ** epoch.
             start_epoch: the first epoch in which the callback acts.
             end_epoch: the first epoch in which the callback no longer acts.
             staircase: if true, the multiplier changes with each epoch; if false, with each batch.
@@ -150,8 +151,8 @@ class LearningRateScheduleCallback(keras.callbacks.Callback):
         super().__init__()
         self.initial_lr = initial_lr
         self.start_epoch, self.end_epoch = start_epoch, end_epoch
-        self.staircase = staircase or not callable(multiplier)
-        self.multiplier = multiplier if callable(multiplier) else lambda epoch: multiplier
+        self.staircase = staircase
+        self.multiplier = multiplier if callable(multiplier) else lambda epoch: multiplier**epoch
         self.steps_per_epoch = steps_per_epoch
         self._corrects = momentum_correction and backend_name() == "torch"
         self._momentum: float | None = None

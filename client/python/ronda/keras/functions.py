@@ -12,13 +12,21 @@ import numpy as np
 
 from ronda import exchanges, objects, reductions
 from ronda._horovod import Average, ProcessSet, global_process_set, reduce_op
+from ronda._refusals import Told
 from ronda.keras._optimizer import DistributedOptimizer
 from ronda.keras.compression import Compression
+from ronda.process_sets import id_of
 from ronda.types import ReduceOp
 
 
 def _array(value: Any) -> np.ndarray:
     return np.asarray(keras.ops.convert_to_numpy(value), order="C")
+
+
+def _checked_array(value: Any, name: str | None, process_set: ProcessSet) -> np.ndarray:
+    """Returns the array of an operation. If there is none, the other ranks get the error too."""
+    with Told(id_of(process_set), name):
+        return _array(value)
 
 
 def allreduce(
@@ -43,11 +51,13 @@ def allreduce(
         compression: the format in which the value is sent.
         process_set: the ranks that take part.
     """
+    with Told(id_of(process_set), name):
+        own, op, wire = _array(value), reduce_op(op, average), compression.wire
     return reductions.allreduce(
-        _array(value),
-        reduce_op(op, average),
+        own,
+        op,
         name=name,
-        compression=compression.wire,
+        compression=wire,
         prescale=prescale_factor,
         postscale=postscale_factor,
         process_set=process_set,
@@ -58,7 +68,8 @@ def allgather(
     value: Any, name: str | None = None, process_set: ProcessSet = global_process_set
 ) -> np.ndarray:
     """Concatenates the ranks' tensors along the first dimension, which may differ between ranks."""
-    return exchanges.allgather(_array(value), name=name, process_set=process_set)
+    own = _checked_array(value, name, process_set)
+    return exchanges.allgather(own, name=name, process_set=process_set)
 
 
 def broadcast(
@@ -68,7 +79,8 @@ def broadcast(
     process_set: ProcessSet = global_process_set,
 ) -> np.ndarray:
     """Returns the root's tensor on every rank."""
-    return exchanges.broadcast(_array(value), root_rank, name=name, process_set=process_set)
+    own = _checked_array(value, name, process_set)
+    return exchanges.broadcast(own, root_rank, name=name, process_set=process_set)
 
 
 def reducescatter(
@@ -78,7 +90,8 @@ def reducescatter(
     process_set: ProcessSet = global_process_set,
 ) -> np.ndarray:
     """Reduces a tensor over the members. Every member gets some rows of the result."""
-    return reductions.reducescatter(_array(value), op, name=name, process_set=process_set)
+    own = _checked_array(value, name, process_set)
+    return reductions.reducescatter(own, op, name=name, process_set=process_set)
 
 
 def broadcast_variables(

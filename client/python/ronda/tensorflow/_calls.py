@@ -12,6 +12,7 @@ is the same on all ranks.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 from collections.abc import Callable, Sequence
 
@@ -20,7 +21,10 @@ import tensorflow as tf
 from tensorflow.python.ops import control_flow_util
 
 from ronda import _carried_errors
+from ronda._library import native
 from ronda._reduction import Reduction
+from ronda._refusals import Told
+from ronda.process_sets import ProcessSet, id_of
 from ronda.tensorflow import _kernels
 
 # Decorates functions that programs call, so that AutoGraph does not rewrite them.
@@ -29,6 +33,24 @@ plain = tf.autograph.experimental.do_not_convert
 # The names of two attributes that Ronda adds to a graph: the number of generated names, and the
 # graph's last call. They are destroyed with the graph.
 _NAMES, _LAST = "_ronda_names_given", "_ronda_last_call"
+
+
+def told(
+    process_set: ProcessSet, name: str | None, members: int | None = None
+) -> contextlib.AbstractContextManager[None]:
+    """Returns a context manager in which a rank checks the arguments of an operation. If they are
+    wrong, the operation also fails on the other ranks, unless this rank does not know its name: in
+    a traced function, or in a group, the program has given none.
+
+    Args:
+        process_set: the ranks that take part.
+        name: the name that the caller has given.
+        members: the number of tensors in the group; None if the operation is not on a group.
+    """
+    has_no_name = name is None and (members is not None or not tf.executing_eagerly())
+    if has_no_name or not native.is_initialized():
+        return contextlib.nullcontext()
+    return Told(id_of(process_set), name, members)
 
 
 def call(

@@ -95,17 +95,19 @@ def allreduce(
         postscale_factor: multiplies the result.
     """
     del device_dense, device_sparse, ignore_name_scope
-    reduction = Reduction(
-        reduce_op(op, average),
-        wire_of(compression),
-        prescale_factor,
-        postscale_factor,
-        process_set,
-    )
-    if isinstance(tensor, tf.IndexedSlices):
-        return reduce_sparse("allreduce", name, tensor, reduction)
-    own = [tf.convert_to_tensor(tensor)]
-    return reduce_dense("allreduce", name, own, compression, reduction)[0]
+    with _calls.told(process_set, name):
+        reduction = Reduction(
+            reduce_op(op, average),
+            wire_of(compression),
+            prescale_factor,
+            postscale_factor,
+            process_set,
+        )
+        is_sparse = isinstance(tensor, tf.IndexedSlices)
+        own = tensor if is_sparse else tf.convert_to_tensor(tensor)
+    if is_sparse:
+        return reduce_sparse("allreduce", name, own, reduction)
+    return reduce_dense("allreduce", name, [own], compression, reduction)[0]
 
 
 @plain
@@ -124,14 +126,16 @@ def grouped_allreduce(
 ) -> list[tf.Tensor]:
     """Like allreduce(), for several tensors. Either all tensors are reduced, or none."""
     del device_dense, device_sparse, ignore_name_scope
-    reduction = Reduction(
-        reduce_op(op, average),
-        wire_of(compression),
-        prescale_factor,
-        postscale_factor,
-        process_set,
-    )
-    own = [tf.convert_to_tensor(tensor) for tensor in tensors]
+    # A group of one tensor is a plain allreduce.
+    with _calls.told(process_set, name, len(tensors) if len(tensors) > 1 else None):
+        reduction = Reduction(
+            reduce_op(op, average),
+            wire_of(compression),
+            prescale_factor,
+            postscale_factor,
+            process_set,
+        )
+        own = [tf.convert_to_tensor(tensor) for tensor in tensors]
     return reduce_dense("grouped_allreduce", name, own, compression, reduction)
 
 
@@ -161,7 +165,9 @@ def allgather(
         gathered = _calls.call("allgather", name, run, [tensor], [_rows_like(tensor)])
         return gathered[0], gradient
 
-    return gather(tf.convert_to_tensor(tensor))
+    with _calls.told(process_set, name):
+        own = tf.convert_to_tensor(tensor)
+    return gather(own)
 
 
 def _rows_like(tensor: tf.Tensor) -> tf.TensorSpec:
@@ -239,7 +245,9 @@ def broadcast(
 
         return _calls.call("broadcast", name, run, [tensor], [result])[0], gradient
 
-    return send(tf.convert_to_tensor(tensor))
+    with _calls.told(process_set, name):
+        own = tf.convert_to_tensor(tensor)
+    return send(own)
 
 
 @plain
@@ -260,10 +268,11 @@ def alltoall(
         The received rows. With `splits`, also returns the number of rows from each member.
     """
     del ignore_name_scope
-    own = tf.convert_to_tensor(tensor)
-    if splits is None:
-        return _exchange("alltoall", name, own, None, process_set)[0]
-    return _exchange("alltoall", name, own, tf.cast(splits, tf.int32), process_set)
+    with _calls.told(process_set, name):
+        own = tf.convert_to_tensor(tensor)
+        counts = None if splits is None else tf.cast(splits, tf.int32)
+    rows, received = _exchange("alltoall", name, own, counts, process_set)
+    return rows if splits is None else (rows, received)
 
 
 def _exchange(
@@ -330,10 +339,11 @@ def reducescatter(
         postscale_factor: multiplies the result.
     """
     del device_dense, ignore_name_scope
-    reduction = Reduction(
-        ReduceOp(op), wire_of(compression), prescale_factor, postscale_factor, process_set
-    )
-    own = tf.convert_to_tensor(tensor)
+    with _calls.told(process_set, name):
+        reduction = Reduction(
+            ReduceOp(op), wire_of(compression), prescale_factor, postscale_factor, process_set
+        )
+        own = tf.convert_to_tensor(tensor)
     if compression.wire is not None:
         return _scatter(own, name, reduction)
     short, context = compression.compress(own)

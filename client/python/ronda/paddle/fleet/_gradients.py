@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import collections
 import contextlib
 import weakref
 from collections.abc import Callable
@@ -12,9 +13,9 @@ from typing import Any
 import paddle  # type: ignore[import-not-found]
 from paddle.base import core  # type: ignore[import-not-found]
 
-from ronda import _rows
+from ronda import _rows, job, reductions
 from ronda._library import native
-from ronda.errors import RondaError
+from ronda.errors import MismatchError, RondaError
 from ronda.handles import Handle
 from ronda.paddle._tensors import description
 from ronda.types import ReduceOp, Wire
@@ -23,16 +24,24 @@ from ronda.types import ReduceOp, Wire
 class Gradient:
     """The gradient of a parameter in the current step."""
 
-    def __init__(self, parameter: Any) -> None:
+    def __init__(self, parameter: Any, position: int) -> None:
+        """
+        Args:
+            parameter: the parameter.
+            position: of the parameter among those of its optimizer, the same on every rank.
+        """
         self.parameter = parameter
+        self.position = position
+        self.has_hook = False
         self.passes = 0  # backward passes of this step that have added to it
         self.usual = 0  # the most passes of a step so far
         self.handle: Handle | None = None  # of its reduction in this step
         self.sent: tuple[int, int] | None = None  # its place and version, until it is reduced
 
-    @property
-    def wire_name(self) -> str:
-        return f"fleet.gradient.{self.parameter.name}"
+    def exists(self) -> bool:
+        """Returns whether this rank has the gradient in this step."""
+        is_trained = not self.parameter.stop_gradient
+        return self.handle is not None or (is_trained and self.parameter.grad is not None)
 
     def is_changed(self) -> bool:
         """Returns whether the program has changed or replaced the gradient while it was in
@@ -51,6 +60,11 @@ class GradientReducer:
     for the reductions, because other ranks may have computed different gradients. These reductions
     stay in flight until reduce(), which submits the remaining gradients. The ranks may submit
     gradients at different times, because tensors are matched by name.
+
+    The name of a gradient consists of the number of its reducer and the position of its parameter
+    in the optimizer. Paddle's own names of parameters depend on all layers that a process has
+    created, so they may differ between ranks. The reducers of a job get their numbers in the order
+    of their first steps.
     """
 
     def __init__(self, op: ReduceOp, wire: Wire, prescale: float) -> None:
@@ -64,15 +78,20 @@ class GradientReducer:
         self._wire = wire
         self._prescale = prescale
         self._gradients: dict[int, Gradient] = {}  # by the id of the parameter
+        self._number = 0  # of this reducer in the job
+        self._job = 0  # the number of that job; 0 before the first step
         self._is_queued = False  # backward will call _end_backward()
         self._failure: Exception | None = None  # of a hook; raised by reduce()
 
     def watch(self, parameters: list[Any]) -> None:
         """Installs hooks on the trainable parameters that have no hook of this reducer yet."""
-        for parameter in parameters:
-            if parameter.stop_gradient or id(parameter) in self._gradients:
+        for position, parameter in enumerate(parameters):
+            gradient = self._gradients.get(id(parameter))
+            if gradient is None:
+                gradient = self._gradients[id(parameter)] = Gradient(parameter, position)
+            if parameter.stop_gradient or gradient.has_hook:
                 continue
-            gradient = self._gradients[id(parameter)] = Gradient(parameter)
+            gradient.has_hook = True
             _reduced[id(parameter)] = gradient
             # The hook has only a weak reference to this object, because Paddle keeps the hook for
             # the parameter's lifetime.
@@ -85,6 +104,8 @@ class GradientReducer:
         if _reduced.get(id(gradient.parameter)) is not gradient:
             return  # an optimizer that was made later reduces the gradient
         gradient.passes += 1
+        if self._job != job.number():
+            return  # reduce() gives this reducer a number in the job
         if gradient.usual == 0 or gradient.passes < gradient.usual or self._failure is not None:
             return
         try:
@@ -109,7 +130,8 @@ class GradientReducer:
 
     def reduce(self, parameters: list[Any]) -> None:
         """Reduces the remaining gradients of this step, waits until all gradients are reduced, and
-        begins the next step. A parameter without a gradient gets a gradient of zeros.
+        begins the next step. If this rank lacks a gradient that another rank has, this rank
+        contributes zeros. A gradient that no rank has stays None.
 
         Args:
             parameters: the optimizer's parameters.
@@ -117,20 +139,53 @@ class GradientReducer:
         Raises:
             RondaError: a reduction has failed.
             ValueError: Ronda does not support a gradient, backward has added to a gradient too
-                often, or the program has changed a gradient in flight.
+                often, the program has changed a gradient in flight, or a parameter is frozen only
+                on this rank.
         """
         self.watch(parameters)
-        gradients = [self._gradients[id(each)] for each in parameters if not each.stop_gradient]
+        self._enter_job()
+        gradients: list[Gradient] = []
         try:
+            gradients = self._gradients_of_any_rank(parameters)
             self._submit_rest(gradients)
             for gradient in gradients:
                 assert gradient.handle is not None
                 gradient.handle.wait()
+        except MismatchError as error:
+            error.args = (f"{error}; {_ANOTHER_ORDER}",)
+            raise
         except ValueError as error:
-            _refuse_rest(gradients, error)
+            self._refuse_rest(gradients, error)
             raise
         finally:
             self.begin_step()
+
+    def _enter_job(self) -> None:
+        """Gives this reducer a number, in its first step in a job."""
+        if self._job != job.number():
+            self._job = job.number()
+            self._number = _numbers[self._job]
+            _numbers[self._job] += 1
+
+    def _gradients_of_any_rank(self, parameters: list[Any]) -> list[Gradient]:
+        """Returns the gradients that at least one rank has in this step."""
+        gradients = [self._gradients[id(each)] for each in parameters]
+        found = bytearray(each.exists() for each in gradients)
+        name = f"fleet.{self._number}.parameters"
+        reductions.allreduce(found, ReduceOp.MAX, name=name, out=found)
+        return [each for each, exists in zip(gradients, found) if exists]
+
+    def _wire_name(self, gradient: Gradient) -> str:
+        return f"fleet.{self._number}.gradient.{gradient.position}"
+
+    def _refuse_rest(self, gradients: list[Gradient], error: ValueError) -> None:
+        """Sends the error to the other ranks, which would otherwise wait for gradients that this
+        rank does not submit.
+        """
+        with contextlib.suppress(RondaError):
+            for gradient in gradients:
+                if gradient.handle is None:
+                    native.refuse(0, self._wire_name(gradient), f"{type(error).__name__}: {error}")
 
     def _submit_rest(self, gradients: list[Gradient]) -> None:
         if self._failure is not None:
@@ -138,10 +193,13 @@ class GradientReducer:
         for gradient in gradients:
             if gradient.is_changed():
                 raise ValueError(_CHANGED % gradient.parameter.name)
-            if gradient.handle is None:
-                if gradient.parameter.grad is None:
-                    gradient.parameter.grad = paddle.zeros_like(gradient.parameter)
-                self._submit(gradient)
+            if gradient.handle is not None:
+                continue
+            if gradient.parameter.stop_gradient:
+                raise ValueError(_FROZEN % (gradient.parameter.name, native.rank()))
+            if gradient.parameter.grad is None:
+                gradient.parameter.grad = paddle.zeros_like(gradient.parameter)
+            self._submit(gradient)
 
     def begin_step(self) -> None:
         """Waits for the reductions of this step, and drops their handles."""
@@ -163,7 +221,7 @@ class GradientReducer:
         name, value = gradient.parameter.name, gradient.parameter.grad
         dtype, shape, address = description(value, f"the gradient of {name}")
         row = _rows.allreduce(
-            name=gradient.wire_name,
+            name=self._wire_name(gradient),
             dtype=dtype,
             shape=shape,
             input=address,
@@ -182,16 +240,6 @@ def _place_of(value: Any) -> tuple[int, int]:
     to the tensor.
     """
     return value.data_ptr(), value.inplace_version
-
-
-def _refuse_rest(gradients: list[Gradient], error: ValueError) -> None:
-    """Sends the error to the other ranks, which would otherwise wait for gradients that this rank
-    does not submit.
-    """
-    with contextlib.suppress(RondaError):
-        for gradient in gradients:
-            if gradient.handle is None:
-                native.refuse(0, gradient.wire_name, f"{type(error).__name__}: {error}")
 
 
 def _weakly(
@@ -218,5 +266,15 @@ _CHANGED = (
     "the gradient of %s was changed after backward(), while it was being reduced: change gradients"
     " only after a backward() that has computed all of them, or after reduce_gradients()"
 )
+_FROZEN = (
+    "the parameter %s is frozen (stop_gradient) on rank %d, and another rank trains it: freeze the"
+    " same parameters on every rank"
+)
+_ANOTHER_ORDER = (
+    "gradients are matched by the position of their parameters in the optimizer: give the optimizer"
+    " the same parameters in the same order on every rank"
+)
+# By the number of a job, how many reducers have made a step in it.
+_numbers: collections.Counter[int] = collections.Counter()
 # By parameter id, the Gradient of the newest reducer that watches the parameter.
 _reduced: weakref.WeakValueDictionary[int, Gradient] = weakref.WeakValueDictionary()

@@ -16,10 +16,10 @@ class DistributedOptimizer:
     reduced gradients. All other attributes come from the wrapped optimizer.
 
     Gradients are reduced in place. In the first step, step() reduces them. In later steps, they are
-    reduced while backward runs, and are complete when backward() returns. A parameter without a
-    gradient on this rank takes part with zeros. With `gradient_merge`, only each k-th step()
-    reduces and applies the sum of the backward passes, and clear_grad() does nothing between the
-    passes.
+    reduced while backward runs, and are complete when backward() returns. If this rank lacks a
+    gradient that another rank has, it contributes zeros. A gradient that no rank has stays None.
+    With `gradient_merge`, only each k-th step() reduces and applies the sum of the backward passes,
+    and clear_grad() does nothing between the passes.
     """
 
     def __init__(self, optimizer: Any, strategy: DistributedStrategy) -> None:
@@ -44,7 +44,8 @@ class DistributedOptimizer:
         Raises:
             RondaError: a reduction has failed, and the optimizer has not run.
             ValueError: Ronda does not support a gradient, the program has changed a gradient in
-                flight, or more backward passes have added to a gradient than in any earlier step.
+                flight, more backward passes have added to a gradient than in any earlier step, or
+                a parameter is frozen only on this rank.
         """
         self._done += 1
         if self._done < self._passes:
