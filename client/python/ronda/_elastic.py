@@ -149,12 +149,14 @@ class ObjectState(State):
         self._set_attributes()
 
     def sync(self) -> None:
-        """Copies the last saved values of rank 0, or of the rank with the newest commit, to all
-        ranks.
+        """Copies the current attributes of rank 0, or of the rank with the newest commit, to all
+        ranks, and saves the state.
         """
         if self._saved_state:
-            self._saved_state = self._broadcast(self._saved_state)
-            self._set_attributes()
+            current = {name: getattr(self, name) for name in self._saved_state}
+            for name, value in self._broadcast(current).items():
+                setattr(self, name, value)
+        self.save()
 
     def _set_attributes(self) -> None:
         for name, value in self._saved_state.items():

@@ -203,6 +203,41 @@ class ElasticTest(unittest.TestCase):
             self.assertTrue(torch.equal(each, weight))
         self.assertEqual(state.optimizer.param_groups[0]["lr"], 0.1)
 
+    def test_a_planned_change_keeps_steps_that_are_not_committed(self):
+        state, seen = self.make_state(), []
+        state.epoch = 5 + hvd.rank()  # as from a checkpoint, after the state was made
+
+        @hvd.elastic.run
+        def train(state):
+            seen.append((state.epoch, state.model.weight[0, 0].item(), state.sampler.epoch))
+            if len(seen) == 1:
+                state.epoch += 1
+                with torch.no_grad():
+                    state.model.weight.fill_(6.0)
+                state.sampler.set_epoch(6)
+                raise hvd.elastic.HostsUpdatedInterrupt
+
+        train(state)
+        self.assertEqual(seen[0][0], 5)
+        self.assertEqual(seen[1], (6, 6.0, 6))
+        state.restore()
+        self.assertEqual((state.epoch, state.model.weight[0, 0].item()), (6, 6.0))
+
+    def test_a_failed_sync_leaves_one_state(self):
+        state = self.make_state()
+        state.sync()
+        state.epoch = 3
+        with torch.no_grad():
+            state.model.weight.fill_(3.0)
+
+        def fail(value, *root):
+            raise hvd.HorovodInternalError("made up")
+
+        state._bcast_object = fail
+        self.assertRaisesRegex(hvd.HorovodInternalError, "made up", state.sync)
+        state.restore()
+        self.assertEqual((state.epoch, state.model.weight[0, 0].item()), (3, 3.0))
+
     def test_errors_of_the_program_pass_through(self):
         @hvd.elastic.run
         def train(state):

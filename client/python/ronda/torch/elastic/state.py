@@ -142,7 +142,12 @@ class TorchState(ObjectState):
         super().restore()
 
     def sync(self) -> None:
-        """Copies rank 0's state, or the newest commit, to all ranks, and saves it."""
+        """Copies the current state of rank 0, or of the rank with the newest commit, to all ranks,
+        and saves it.
+        """
+        # Handlers save their parts one by one. If a rank dies between two of them, the other ranks
+        # restore all parts of this state.
+        self.save()
         for handler in self._handlers.values():
             handler.sync(*self._root())
         super().sync()
