@@ -11,6 +11,7 @@ job survives, all ranks return to the last commit and try again.
 
 from __future__ import annotations
 
+import copy
 import functools
 import os
 from collections.abc import Callable, Iterable
@@ -122,7 +123,11 @@ class State:
 
 
 class ObjectState(State):
-    """A state whose attributes are Python objects."""
+    """A state whose attributes are Python objects.
+
+    save() and restore() copy the attributes, with all objects that they contain. So changes in
+    place, such as state.losses.append(loss), last only if they are committed.
+    """
 
     def __init__(
         self,
@@ -135,32 +140,63 @@ class ObjectState(State):
             bcast_object: copies rank 0's object to all ranks.
             get_rank: returns this rank.
             **kwargs: names and initial values of the attributes.
+
+        Raises:
+            InvalidArgumentError: an attribute cannot be copied.
         """
-        self._saved_state = kwargs
-        self._set_attributes()
         super().__init__(bcast_object, get_rank)
+        self._saved_state = self._copies_of(kwargs)
+        self._set_attributes(kwargs)
 
     def save(self) -> None:
-        """Saves the attributes' values."""
-        self._saved_state = {name: getattr(self, name) for name in self._saved_state}
+        """Copies the attributes' current values.
+
+        Raises:
+            InvalidArgumentError: an attribute cannot be copied.
+        """
+        self._saved_state = self._copies_of(self._attributes())
 
     def restore(self) -> None:
-        """Sets the attributes to their last saved values."""
-        self._set_attributes()
+        """Sets the attributes to copies of their last saved values."""
+        self._set_attributes(self._copies_of(self._saved_state))
 
     def sync(self) -> None:
         """Copies the current attributes of rank 0, or of the rank with the newest commit, to all
         ranks, and saves the state.
         """
         if self._saved_state:
-            current = {name: getattr(self, name) for name in self._saved_state}
-            for name, value in self._broadcast(current).items():
-                setattr(self, name, value)
+            self._set_attributes(self._broadcast(self._attributes()))
         self.save()
 
-    def _set_attributes(self) -> None:
-        for name, value in self._saved_state.items():
+    def _attributes(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in self._saved_state}
+
+    def _set_attributes(self, values: dict[str, Any]) -> None:
+        for name, value in values.items():
             setattr(self, name, value)
+
+    def _shared(self) -> Iterable[Any]:
+        """Returns objects that this state saves in another way. Copies of attributes refer to these
+        objects themselves: the copy of a learning rate schedule refers to the program's optimizer.
+        """
+        return ()
+
+    def _copies_of(self, values: dict[str, Any]) -> dict[str, Any]:
+        known = {id(each): each for each in self._shared()}
+        copies = {}
+        for name, value in values.items():
+            try:
+                copies[name] = self._copy(value, known)
+            except Exception as error:
+                raise errors.InvalidArgumentError(
+                    f"{type(self).__name__}: the attribute {name} cannot be copied ({error}): keep"
+                    " it outside of the state, or commit a part of it that can be copied"
+                ) from error
+        return copies
+
+    def _copy(self, value: Any, known: dict[int, Any]) -> Any:
+        """Returns a deep copy; `known` is the memo of copy.deepcopy()."""
+        return copy.deepcopy(value, known)
 
 
 _Result = TypeVar("_Result")

@@ -6,8 +6,10 @@ import collections
 import copy
 import dataclasses
 import inspect
+import threading
 import unittest
 
+import ronda
 import ronda.torch as hvd
 import torch
 from ronda.torch.elastic.state import get_handler_registry
@@ -258,6 +260,40 @@ class ElasticTest(unittest.TestCase):
         state.model = torch.nn.Linear(1, 1)
         state.commit()
         self.assertEqual(len(get_handler_registry()), 3)
+
+    def test_changes_in_place_last_only_if_they_are_committed(self):
+        for kind in (hvd.elastic.ObjectState, hvd.elastic.TorchState):
+            state = kind(losses=[], tensor=torch.zeros(1), best={"loss": [9]})
+            state.losses.append(0)
+            state.restore()
+            self.assertEqual(state.losses, [])
+            for loss in (1, 2):
+                state.losses.append(loss)
+                state.tensor += 1
+                state.best["loss"][0] -= 1
+                if loss == 1:
+                    state.save()
+            for _ in range(2):
+                state.restore()
+                self.assertEqual((state.losses, state.best), ([1], {"loss": [8]}))
+                self.assertEqual(state.tensor.item(), 1.0)
+                state.losses.append(7)
+
+    def test_a_schedule_stays_that_of_the_optimizer(self):
+        optimizer = torch.optim.SGD(torch.nn.Linear(2, 2).parameters(), lr=1.0)
+        schedule = torch.optim.lr_scheduler.StepLR(optimizer, step_size=1, gamma=0.5)
+        state = hvd.elastic.TorchState(optimizer=optimizer, schedule=schedule)
+        optimizer.step()
+        state.schedule.step()
+        state.restore()
+        self.assertIs(state.schedule.optimizer, optimizer)
+        self.assertEqual((state.schedule.last_epoch, optimizer.param_groups[0]["lr"]), (0, 1.0))
+
+    def test_an_attribute_that_cannot_be_copied_is_named(self):
+        with self.assertRaisesRegex(
+            ronda.InvalidArgumentError, "TorchState: the attribute lock cannot be copied .*: keep"
+        ):
+            hvd.elastic.TorchState(lock=threading.Lock())
 
     def test_sampler(self):
         size, rank = hvd.size(), hvd.rank()

@@ -60,6 +60,9 @@ class KerasState(ObjectState):
             self.model.jax_state_sync()
         return variables_of(self.model, self.optimizer)
 
+    def _shared(self) -> list[Any]:
+        return [self.model, self.optimizer]
+
     def _save_variables(self) -> None:
         self._values = [np.array(keras.ops.convert_to_numpy(each)) for each in self._variables()]
 

@@ -38,6 +38,9 @@ class TensorFlowState(ObjectState):
         self._save_variables()
         super().__init__(**kwargs)
 
+    def _shared(self) -> list[Any]:
+        return self.variables
+
     def _save_variables(self) -> None:
         self._values = [each.numpy().copy() for each in self.variables]
 
