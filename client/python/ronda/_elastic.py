@@ -214,33 +214,42 @@ def run(func: Callable[..., _Result]) -> Callable[..., _Result]:
     """Decorates a training function whose first argument is a State.
 
     The state is synchronized before the function runs. If the function raises HorovodInternalError,
-    the state returns to its last commit, the ranks rejoin the job, and the function runs again. In
-    an elastic job the function also runs again when a rank has died, or when the members change. A
-    rank that SIGTERM asks to leave raises SystemExit(0) at its next commit. If a job that is not
-    elastic loses a rank, the decorated function raises the error, and the user must restart the job
-    from a checkpoint.
+    the state returns to its last commit, the ranks rejoin the job, and the function runs again. The
+    same happens if a reset callback raises this error. In an elastic job the function also runs
+    again when a rank has died, or when the members change. A rank that SIGTERM asks to leave raises
+    SystemExit(0) at its next commit. If a job that is not elastic loses a rank, the decorated
+    function raises the error, and the user must restart the job from a checkpoint.
     """
 
     @functools.wraps(func)
     def wrapper(state: State, *args: Any, **kwargs: Any) -> _Result:
-        attempt = _attempt_elastically if is_elastic() else _attempt
         meet = _reform if is_elastic() else _rejoin
-        synchronizes = True
+        is_first = needs_sync = True
         while True:
             reason = None
             try:
-                return attempt(synchronizes, func, state, *args, **kwargs)
+                if not is_first:
+                    state.on_reset()
+                if is_elastic():  # new ranks always need the state
+                    state.sync_with_newest()
+                elif needs_sync:
+                    state.sync()
+                needs_sync = False
+                result = func(state, *args, **kwargs)
+                if is_elastic():  # no rank goes on alone while others still have to repeat steps
+                    exchanges.barrier()
+                return result
             except HostsUpdatedInterrupt as interrupt:
-                synchronizes = not interrupt.skip_sync
+                needs_sync = needs_sync or not interrupt.skip_sync
             except Exception as error:
                 failure = _carried_errors.original_of(error)
                 if failure is None or not _is_recoverable(failure):
                     raise
                 state.restore()
-                synchronizes = True
+                needs_sync = True
                 reason = str(failure)
             meet(reason)
-            state.on_reset()
+            is_first = False
 
     return wrapper
 
@@ -249,24 +258,6 @@ def _is_recoverable(error: errors.RondaError) -> bool:
     if not is_elastic():
         return not isinstance(error, _FATAL)
     return isinstance(error, _RECOVERABLE) or type(error) is errors.RondaError
-
-
-def _attempt(
-    synchronizes: bool, func: Callable[..., _Result], state: State, *args: Any, **kwargs: Any
-) -> _Result:
-    if synchronizes:
-        state.sync()
-    return func(state, *args, **kwargs)
-
-
-def _attempt_elastically(
-    synchronizes: bool, func: Callable[..., _Result], state: State, *args: Any, **kwargs: Any
-) -> _Result:
-    del synchronizes  # new ranks always need the state
-    state.sync_with_newest()
-    result = func(state, *args, **kwargs)
-    exchanges.barrier()  # no rank goes on alone while others still have to repeat the last steps
-    return result
 
 
 def _reform(reason: str | None) -> None:

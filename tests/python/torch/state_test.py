@@ -205,6 +205,28 @@ class ElasticTest(unittest.TestCase):
             self.assertTrue(torch.equal(each, weight))
         self.assertEqual(state.optimizer.param_groups[0]["lr"], 0.1)
 
+    def test_a_failed_reset_is_repeated(self):
+        state, runs, resets = self.make_state(), [], []
+
+        def reset():
+            resets.append(state.epoch)
+            if len(resets) == 1:
+                raise hvd.HorovodInternalError("made up")
+            if len(resets) == 2:
+                raise hvd.elastic.HostsUpdatedInterrupt(skip_sync=True)
+
+        state.register_reset_callbacks([reset])
+
+        @hvd.elastic.run
+        def train(state):
+            runs.append(state.epoch)
+            state.epoch = 7 + hvd.rank()  # not committed
+            if len(runs) == 1:
+                raise hvd.HorovodInternalError("made up")
+
+        train(state)
+        self.assertEqual((runs, resets), ([0, 0], [0, 0, 0]))
+
     def test_a_planned_change_keeps_steps_that_are_not_committed(self):
         state, seen = self.make_state(), []
         state.epoch = 5 + hvd.rank()  # as from a checkpoint, after the state was made
