@@ -2,15 +2,20 @@
 
 """Tests ronda.run(), python -m ronda.check, and the examples."""
 
+import os
 import pathlib
+import pickle
+import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import unittest
 
 import numpy
 import ronda
 import ronda_test
+from ronda import _run_job
 
 
 class OfThisModuleError(Exception):
@@ -131,6 +136,73 @@ class RunTest(unittest.TestCase):
         self.assertRegex(lines[2], rf"cannot be pickled \(.*lambda.*\): {remedy}")
         self.assertRegex(lines[3], rf"a rank has not got a part of the call \(.*\): {remedy}")
         self.assertEqual(lines[4], "[3]")
+
+
+class ElasticTest(unittest.TestCase):
+    def run_elastic(self, plan, np=2, least=2):
+        """Runs an elastic job of 30 steps. `plan` is called in the fifth one. Returns the results,
+        which are ranks and sizes.
+        """
+
+        def train(flag):
+            from ronda import _elastic, _horovod
+
+            _horovod.init()
+            state = _elastic.ObjectState(step=0)
+
+            @_elastic.run
+            def go(state):
+                while state.step < 30 or _horovod.size() < least:
+                    ronda.allreduce([1.0], name="step")
+                    state.step += 1
+                    if state.step == 5 and _horovod.size() == np and not flag.exists():
+                        plan(_horovod.rank(), flag)
+                    state.commit()
+                return _horovod.rank(), _horovod.size()
+
+            result = go(state)
+            _horovod.shutdown()
+            return result
+
+        with tempfile.TemporaryDirectory() as folder:
+            flag = pathlib.Path(folder, "flag")
+            return ronda.run(train, (flag,), np=np, options=["--min-np", str(least)])
+
+    def test_results_of_a_member_that_was_replaced(self):
+        def die(rank, flag):
+            if rank == 0:
+                flag.touch()
+                os._exit(3)
+
+        self.assertEqual(self.run_elastic(die), [(0, 2), (1, 2)])
+
+    def test_results_without_a_member_that_has_left(self):
+        def leave(rank, flag):
+            if rank == 0:
+                os.kill(os.getpid(), signal.SIGTERM)
+
+        results = self.run_elastic(leave, least=1)
+        self.assertEqual(results, [(rank, len(results)) for rank in range(len(results))])
+
+    def test_error_of_a_member_that_was_replaced(self):
+        def fail(rank, flag):
+            if rank == 0:
+                flag.touch()
+                raise KeyError("of a former member")
+
+        self.assertEqual(self.run_elastic(fail), [(0, 2), (1, 2)])
+
+    def test_results_come_from_the_last_epoch(self):
+        def outcome(rank, size, error=None):
+            return _run_job._Outcome(rank, size, pickle.dumps((rank, size)), error, "")
+
+        former = [outcome(0, 3), outcome(1, 2, pickle.dumps(KeyError("former")))]
+        last = [outcome(1, 2), outcome(0, 2)]
+        self.assertEqual(_run_job._results([*former, *last], 3, 0, ""), [(0, 2), (1, 2)])
+        with self.assertRaisesRegex(KeyError, "former"):
+            _run_job._results([*former, *last], 3, 1, "")
+        with self.assertRaisesRegex(ronda.PeerFailedError, "1 ranks without result"):
+            _run_job._results(last[:1], 3, 0, "rondarun: member 0 exited with code 0")
 
 
 class ProgramsTest(unittest.TestCase):

@@ -46,9 +46,12 @@ class Call(NamedTuple):
 
 
 class _Outcome(NamedTuple):
-    """How a rank's call has ended."""
+    """How a rank's call has ended. `size` is the number of ranks in the epoch of an elastic job in
+    which the call has ended; None in other jobs.
+    """
 
     rank: int
+    size: int | None
     result: bytes | None  # pickled
     error: bytes | None  # a pickled exception
     traceback: str
@@ -219,18 +222,21 @@ def _copy(source: IO[str], target: Callable[[], IO[str]], last_lines: list[str])
 
 
 def _results(outcomes: Sequence[_Outcome], np: int, code: int, last_line: str) -> list[Any]:
+    # If the job has succeeded, the errors are those of former members of an elastic job.
     for outcome in outcomes:
-        if outcome.error is not None:
+        if code != 0 and outcome.error is not None:
             raise pickle.loads(outcome.error) from _RankTraceback(
                 f"rank {outcome.rank}: {outcome.traceback}"
             )
-    by_rank = {outcome.rank: outcome.result for outcome in outcomes}
-    if code != 0 or len(by_rank) < np:
-        raise PeerFailedError(
-            last_line
-            or f"rondarun has ended with code {code}, and {np - len(by_rank)} ranks without result"
-        )
-    return [pickle.loads(by_rank[rank] or b"") for rank in range(np)]
+    if code != 0:
+        raise PeerFailedError(last_line or f"rondarun has ended with code {code}")
+    finished = [outcome for outcome in outcomes if outcome.error is None]
+    last_size = finished[-1].size if finished else None
+    size = np if last_size is None else last_size
+    by_rank = {each.rank: each.result for each in finished if each.size == last_size}
+    if len(by_rank) < size:
+        raise PeerFailedError(f"the job has ended, and {size - len(by_rank)} ranks without result")
+    return [pickle.loads(by_rank[rank] or b"") for rank in range(size)]
 
 
 # -- On a rank --
@@ -264,12 +270,17 @@ def _end_with(connection: Connection) -> None:
 
 def _make(pickled: bytes) -> _Outcome:
     rank = int(os.environ.get("RONDA_RANK", "0"))
+    is_elastic = "RONDA_MEMBERSHIP_FD" in os.environ
     try:
         func, args, kwargs = _unpickle(pickled)
-        return _Outcome(rank, objects.dumps(func(*args, **kwargs)), None, "")
+        result = objects.dumps(func(*args, **kwargs))
+        place = job.last_place() if is_elastic else None  # a member's rank changes
+        if place is not None:
+            return _Outcome(place[0], place[1], result, None, "")
+        return _Outcome(rank, None, result, None, "")
     except Exception as error:
         text = traceback.format_exc()
-        return _Outcome(rank, None, _dump_error(error, text), text)
+        return _Outcome(rank, None, None, _dump_error(error, text), text)
 
 
 def _unpickle(pickled: bytes) -> Call:
