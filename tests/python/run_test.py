@@ -2,6 +2,8 @@
 
 """Tests ronda.run(), python -m ronda.check, and the examples."""
 
+import contextlib
+import io
 import os
 import pathlib
 import pickle
@@ -73,6 +75,51 @@ class RunTest(unittest.TestCase):
 
         with self.assertRaisesRegex(ronda.PeerFailedError, "exited with code 9"):
             ronda.run(die)
+
+    def test_output_that_is_no_text(self):
+        program = """
+            import sys
+            import ronda
+            def write():
+                for line in (b"\\xff\\n", b"\\xc3\\xa9\\n"):
+                    sys.stdout.buffer.write(100000 * line)
+                sys.stdout.flush()
+                return 7
+            print(ronda.run(write, np=1))
+        """
+        for encoding in ("utf-8", "ascii"):
+            finished = ronda_test.run(program, env={"PYTHONIOENCODING": encoding})
+            self.assertEqual(finished.code, 0, finished.err)
+            self.assertEqual(finished.out.splitlines()[-1], "[7]")
+            self.assertEqual(len(finished.out.splitlines()), 200001)
+
+    def test_output_that_nobody_reads(self):
+        process = ronda_test.start("""
+            import itertools
+            import ronda
+            def write():
+                for i in itertools.count():
+                    print(i, "x" * 99)
+            ronda.run(write, np=2)
+        """)
+        process.stdout.readline()
+        process.stdout.close()
+        process.stdout = None
+        finished = ronda_test.finish(process)
+        self.assertEqual(finished.code, 1, finished.err)
+        self.assertIn("BrokenPipeError", finished.err)
+
+    def test_stream_that_fails(self):
+        class Failing(io.StringIO):
+            def write(self, text):
+                raise KeyError("a bad stream")
+
+        with (
+            contextlib.redirect_stdout(Failing()),
+            self.assertWarnsRegex(UserWarning, "bad stream"),
+        ):
+            results = ronda.run(lambda: print("x" * 1000000) or 1, np=1)
+        self.assertEqual(results, [1])
 
     def test_rank_that_exits(self):
         with self.assertRaisesRegex(ronda.PeerFailedError, "exited with code 4"):

@@ -22,6 +22,7 @@ import sys
 import tempfile
 import threading
 import traceback
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from multiprocessing.connection import Client, Connection, Listener
 from typing import IO, Any, NamedTuple
@@ -187,17 +188,17 @@ def _text_of(address: Any) -> str:
 def _wait(command: Sequence[str], variables: Mapping[str, str]) -> tuple[int, str]:
     """Runs the launcher. Returns the launcher's exit code, and the last line that the launcher
     itself printed, which names the rank that failed.
+
+    Raises:
+        OSError, ValueError: sys.stdout or sys.stderr is closed. The job has been ended.
     """
     process = subprocess.Popen(
-        command, env=variables, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        command, env=variables, stdout=subprocess.PIPE, stderr=subprocess.PIPE
     )
-    last_lines = [""]
-    threads = [
-        threading.Thread(target=_copy, args=(process.stdout, lambda: sys.stdout, [""])),
-        threading.Thread(target=_copy, args=(process.stderr, lambda: sys.stderr, last_lines)),
+    outputs = [
+        _Output(process, process.stdout, lambda: sys.stdout),
+        _Output(process, process.stderr, lambda: sys.stderr),
     ]
-    for thread in threads:
-        thread.start()
     try:
         code = process.wait()
     except BaseException:
@@ -205,20 +206,73 @@ def _wait(command: Sequence[str], variables: Mapping[str, str]) -> tuple[int, st
         # the ranks.
         process.terminate()
         process.wait()
+        for output in outputs:
+            output.wait(1)  # the program's stream may accept nothing
         raise
-    finally:
-        for thread in threads:
-            thread.join()
-    return code, last_lines[0]
+    for output in outputs:
+        output.finish()
+    return code, outputs[1].last_line
 
 
-def _copy(source: IO[str], target: Callable[[], IO[str]], last_lines: list[str]) -> None:
-    for line in source:
-        target().write(line)
-        target().flush()
-        if line.startswith("rondarun: "):
-            last_lines[0] = line.strip()
-    source.close()
+class _Output:
+    """Copies one of the launcher's streams to a stream of the program, line by line, in a thread.
+
+    The thread reads until the launcher closes its end, whatever happens to the program's stream.
+    Otherwise the launcher would wait for a reader for ever. If the program's stream is closed, the
+    thread ends the launcher.
+    """
+
+    def __init__(
+        self,
+        process: subprocess.Popen[bytes],
+        source: IO[bytes] | None,
+        target: Callable[[], IO[str]],
+    ) -> None:
+        assert source is not None
+        self.last_line = ""  # of the launcher itself
+        self._process, self._source, self._target = process, source, target
+        self._closed: Exception | None = None
+        self._lost: Exception | None = None
+        self._thread = threading.Thread(target=self._copy, daemon=True)
+        self._thread.start()
+
+    def wait(self, seconds: float | None = None) -> None:
+        """Waits for the end of the launcher's stream."""
+        self._thread.join(seconds)
+
+    def finish(self) -> None:
+        """Waits for the end of the launcher's stream. Raises the error of a closed target."""
+        self.wait()
+        if self._closed is not None:
+            raise self._closed
+        if self._lost is not None:
+            warnings.warn(f"run: a part of the output is lost: {self._lost!r}", stacklevel=5)
+
+    def _copy(self) -> None:
+        with self._source:
+            for data in self._source:
+                line = data.decode(errors="replace")
+                if line.startswith("rondarun: "):
+                    self.last_line = line.strip()
+                if self._closed is None:
+                    self._write(line)
+
+    def _write(self, line: str) -> None:
+        try:
+            target = self._target()
+            target.write(_encodable(line, target))
+            target.flush()
+        except (BrokenPipeError, ValueError) as error:
+            self._closed = error
+            self._process.terminate()
+        except Exception as error:
+            self._lost = error
+
+
+def _encodable(line: str, target: IO[str]) -> str:
+    """Returns the line, with escapes for the characters that the target's encoding lacks."""
+    encoding = getattr(target, "encoding", None) or "utf-8"
+    return line.encode(encoding, errors="backslashreplace").decode(encoding)
 
 
 def _results(outcomes: Sequence[_Outcome], np: int, code: int, last_line: str) -> list[Any]:

@@ -50,6 +50,7 @@ def run(
     Raises:
         Exception: the first exception that a call raised, with the rank's traceback as its cause.
             An elastic job that has gone on without that rank returns its results instead.
+        OSError, ValueError: sys.stdout or sys.stderr was closed; the job has been ended.
         InvalidArgumentError: an argument is wrong, or the function cannot be pickled.
         PeerFailedError: a rank has ended without a result, or rondarun cannot start the job.
     """
