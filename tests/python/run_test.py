@@ -4,20 +4,25 @@
 
 import contextlib
 import io
+import multiprocessing.connection
 import os
 import pathlib
 import pickle
 import signal
+import socket
+import struct
 import subprocess
 import sys
 import tempfile
 import threading
 import unittest
+from unittest import mock
 
 import numpy
 import ronda
 import ronda_test
 from ronda import _run_job
+from ronda._own_address import own_address
 
 
 class OfThisModuleError(Exception):
@@ -120,6 +125,15 @@ class RunTest(unittest.TestCase):
         ):
             results = ronda.run(lambda: print("x" * 1000000) or 1, np=1)
         self.assertEqual(results, [1])
+
+    def test_long_name_of_the_temporary_folder(self):
+        with tempfile.TemporaryDirectory() as folder:
+            long = pathlib.Path(folder, "x" * 120)
+            long.mkdir()
+            finished = ronda_test.run(
+                "import ronda; print(ronda.run(abs, (-3,), np=1))", env={"TMPDIR": str(long)}
+            )
+        self.assertEqual((finished.code, finished.out), (0, "[3]\n"), finished.err)
 
     def test_rank_that_exits(self):
         with self.assertRaisesRegex(ronda.PeerFailedError, "exited with code 4"):
@@ -250,6 +264,40 @@ class ElasticTest(unittest.TestCase):
             _run_job._results([*former, *last], 3, 1, "")
         with self.assertRaisesRegex(ronda.PeerFailedError, "1 ranks without result"):
             _run_job._results(last[:1], 3, 0, "rondarun: member 0 exited with code 0")
+
+
+class ListenerTest(unittest.TestCase):
+    def test_other_processes_do_not_keep_a_rank_from_its_call(self):
+        listener, text = _run_job._listen("localhost:1", {})
+        running = _run_job._Job(b"the call", listener, "the key")
+        address = _run_job._address_of(text)
+        with contextlib.closing(socket.create_connection(address)) as silent:
+            resetting = socket.create_connection(address)
+            resetting.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            resetting.close()
+            wrong = socket.create_connection(address)
+            wrong.sendall(b"GET / HTTP/1.1\r\n\r\n")
+            connection = multiprocessing.connection.Client(address, authkey=b"the key")
+            self.assertEqual(connection.recv_bytes(), b"the call")
+            connection.send((0, None, b"result", None, ""))
+            self.assertEqual(connection.recv_bytes(), b"")
+            self.assertEqual([each.result for each in running.outcomes()], [b"result"])
+            wrong.close()
+            silent.close()
+        running.end()
+        with self.assertRaises(ConnectionRefusedError):
+            socket.create_connection(address)
+
+    def test_address(self):
+        with mock.patch(
+            "socket.gethostbyname_ex", return_value=("vm", [], ["127.0.1.1", "10.1.2.3"])
+        ):
+            self.assertEqual(own_address(), "10.1.2.3")
+        with mock.patch("socket.gethostbyname_ex", return_value=("vm", [], ["127.0.1.1"])):
+            self.assertNotEqual(own_address(), "127.0.1.1")
+        self.assertEqual(own_address(["no-such", "lo"]), "127.0.0.1")
+        with self.assertRaisesRegex(ronda.InvalidArgumentError, "'no-such': should name a network"):
+            own_address(["no-such"])
 
 
 class ProgramsTest(unittest.TestCase):
