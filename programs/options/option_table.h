@@ -116,6 +116,9 @@ OptionEffect NoteWithoutEffect(absl::string_view reason, CommandLineDraft* draft
 // Converts an option's value to the text of an environment variable.
 using VariableText = std::function<absl::StatusOr<std::string>(const OptionUse& use)>;
 
+// The largest fusion threshold, in MiB.
+inline constexpr int kMaxFusionThreshold = 1 << 20;
+
 // Parses a number of MiB.
 VariableText Mebibytes(NumberForm form);
 // Parses a number, and appends `unit`.
