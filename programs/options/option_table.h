@@ -129,6 +129,9 @@ VariableText DurationIn(absl::Duration unit, NumberForm form, std::optional<absl
 // The first name of the option that names a configuration file.
 inline constexpr absl::string_view kConfigFileOption = "--config-file";
 
+// The first name of the option that names the job.
+inline constexpr absl::string_view kNameOption = "--name";
+
 // Returns all options of rondarun: those of horovodrun, torchrun and Paddle, mpirun's -x, and Ronda's own. The --help
 // text, the keys of configuration files, errors about unknown names, and the test of the manual all use this table. So
 // a new option needs a row in this table, a line in docs/rondarun.md and, if its effect is new, a function (above).

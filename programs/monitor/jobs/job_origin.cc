@@ -38,15 +38,13 @@ pid_t LauncherOf(pid_t process) {
   return 0;
 }
 
-// Parses the options from the command line of the rondarun `launcher`, which must not be an agent. Relative file paths
-// are relative to the working directory of `launcher`.
-absl::StatusOr<LaunchOptions> OptionsIn(std::vector<std::string> words, pid_t launcher) {
+// Returns what the command line of the rondarun `launcher`, which must not be an agent, says about the job. Relative
+// file paths are relative to the working directory of `launcher`.
+JobWords JobWordsOf(std::vector<std::string> words, pid_t launcher) {
   words.erase(words.begin());
-  ArgumentSources sources = ArgumentSources::OfThisProcess();
-  sources.read_file = [launcher](const std::string& path) {
+  return FindJobWords(words, [launcher](const std::string& path) {
     return ReadFile(absl::StartsWith(path, "/") ? path : absl::StrCat("/proc/", launcher, "/cwd/", path));
-  };
-  return ParseArguments(words, sources);
+  });
 }
 
 std::string Printable(std::string text) {
@@ -85,10 +83,9 @@ JobOrigin OriginOf(pid_t rank) {
     return origin;
   }
   if (launcher.empty()) return origin;  // it has ended meanwhile
-  const absl::StatusOr<LaunchOptions> options = OptionsIn(launcher, origin.launcher);
-  if (!options.ok() || options->command.empty()) return origin;
-  origin.name = options->name;
-  origin.command = Printable(ShellQuote(options->command));
+  const JobWords words = JobWordsOf(launcher, origin.launcher);
+  origin.name = words.name;
+  if (!words.command.empty()) origin.command = Printable(ShellQuote(words.command));
   return origin;
 }
 

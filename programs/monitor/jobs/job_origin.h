@@ -29,8 +29,8 @@ struct JobOrigin {
 };
 
 // Returns the origin of the job to which the process `rank` belongs. The job's name comes from the command line of
-// rondarun or its agent. So the monitor need not ask rondarun for the name, and the ranks' shared memory need not
-// contain it.
+// rondarun or its agent, or from the configuration file that the command line names. So the monitor need not ask
+// rondarun for the name, and the ranks' shared memory need not contain it.
 JobOrigin OriginOf(pid_t rank);
 
 }  // namespace ronda
