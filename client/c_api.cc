@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <csignal>
 #include <cstddef>
 #include <cstdlib>
 #include <cstring>
@@ -32,6 +33,7 @@
 #include "client/c_api_support.h"
 #include "client/elastic.h"
 #include "client/job_options.h"
+#include "client/stop.h"
 #include "client/thread_limits.h"
 #include "runtime/backends/device_backends.h"
 #include "runtime/backends/job.h"
@@ -229,6 +231,14 @@ absl::StatusOr<Reform> ReadReform(const ronda_elastic_reform_options* from) {
   return reform;
 }
 
+// Gives SIGTERM its earlier effect if this process is in no job. If the program was not told of a signal that has
+// arrived, the signal then ends the process, as it would have without Ronda. But a member of an elastic job that has
+// done its part may end as it likes: SIGTERM only asks it to leave the job.
+void DisarmStopSignalWithoutJob() {
+  if (globals().runtime.Get() != nullptr) return;
+  if (StopSignal::Disarm() && !globals().member.is_known_member()) std::raise(SIGTERM);
+}
+
 Outcome ReformJob(const ronda_elastic_reform_options* options) {
   absl::StatusOr<Reform> reform = ReadReform(options);
   if (!reform.ok()) return Failure(reform.status(), Answer::kStartup);
@@ -264,6 +274,7 @@ Outcome RunThreadsOf(const ronda_options* options, int size, void (*body)(void* 
                   .timeline_bytes = job_options->config.timeline.most_bytes,
                   .devices = DeviceBackends::Create(job_options->config.devices, HostName())},
                  [&](Runtime& runtime) { return RunRank(*job_options, body, context, runtime); });
+  DisarmStopSignalWithoutJob();
   // The status has the text of the exception thrown by the body. The exception is not rethrown, because the thread that
   // threw it has ended, and because the caller may be C code.
   return Failure(outcome.status, Answer::kStartup);
@@ -413,14 +424,18 @@ ronda_status ronda_init(const ronda_options* options) {
   return ronda::Call([&] {
     if (ronda::IsForkOfRank()) return ronda::InitInForkOfRank();
     if (ronda_current() != 0) return ronda::NotInThreads(RONDA_ERROR_ALREADY_INITIALIZED, "ronda_init");
-    return ronda::globals().runtime.Start([&] { return ronda::JoinFirst(options); });
+    ronda::Outcome joined = ronda::globals().runtime.Start([&] { return ronda::JoinFirst(options); });
+    ronda::DisarmStopSignalWithoutJob();
+    return joined;
   });
 }
 
 ronda_status ronda_shutdown(void) {
   return ronda::Call([] {
     if (ronda_current() != 0) return ronda::NotInThreads(RONDA_ERROR_INVALID_ARGUMENT, "ronda_shutdown");
-    return ronda::globals().runtime.Stop();
+    ronda::Outcome left = ronda::globals().runtime.Stop();
+    ronda::DisarmStopSignalWithoutJob();
+    return left;
   });
 }
 
@@ -441,7 +456,10 @@ ronda_status ronda_elastic_reform(const ronda_elastic_reform_options* options) {
   return ronda::Call([&] {
     if (ronda::IsForkOfRank()) return ronda::InitInForkOfRank();
     if (ronda_current() != 0) return ronda::NotInThreads(RONDA_ERROR_INVALID_ARGUMENT, "ronda_elastic_reform");
-    return ronda::ReformJob(options);
+    ronda::Outcome joined = ronda::ReformJob(options);
+    // After a recoverable failure, the process still wants a place in the job.
+    if (!joined.ok() && ronda_status_is_recoverable(joined.code) == 0) ronda::DisarmStopSignalWithoutJob();
+    return joined;
   });
 }
 

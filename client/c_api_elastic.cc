@@ -51,6 +51,7 @@ Outcome ShouldStop(int* stop) {
       Ask(std::move(session), &Session::stop_agreement, StopSignal::received() ? Request::kStop : Request::kNone);
   if (!answer.ok()) return Failure(answer.status(), Answer::kSubmission);
   *stop = *answer == Request::kStop ? 1 : 0;
+  if (*stop != 0) StopSignal::SetTold();
   return {};
 }
 
@@ -86,6 +87,7 @@ Outcome Poll(ronda_elastic_change* change) {
   }
   const bool leaves = !*is_member || *launcher_request == LauncherRequest::kEnd || has_signal;
   *change = leaves ? RONDA_ELASTIC_LEAVE : RONDA_ELASTIC_REFORM;
+  if (leaves) StopSignal::SetTold();
   return leaves && *is_member ? Failure(member.Leave(), Answer::kStartup) : Outcome();
 }
 

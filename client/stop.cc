@@ -18,26 +18,37 @@ namespace ronda {
 namespace {
 
 // Static, because a signal handler can reach only static storage. The handler may set the flag, because the flag is
-// lock-free. The program's previous signal action is stored before Ronda's handler is installed, and only that handler
-// reads it.
+// lock-free. The program's previous signal action is stored before Ronda's handler is installed. A handler that the
+// program installs later may call Ronda's handler, even after Disarm().
 std::atomic<bool> is_received{false};
 static_assert(std::atomic<bool>::is_always_lock_free);
+std::atomic<bool> is_told{false};
+std::atomic<bool> is_replaced{false};  // by a handler of the program
 struct sigaction earlier = {};
-std::atomic<pid_t> armed_process{-1};
+constexpr pid_t kNoProcess = -1;
+std::atomic<pid_t> armed_process{kNoProcess};
+std::atomic<pid_t> last_armed_process{kNoProcess};
 static_assert(std::atomic<pid_t>::is_always_lock_free);
+
+void OnSignal(int signo, siginfo_t* info, void* context);
 
 bool HasHandler(const struct sigaction& action) {
   return (action.sa_flags & SA_SIGINFO) != 0 || (action.sa_handler != SIG_DFL && action.sa_handler != SIG_IGN);
 }
 
+bool IsOurs(const struct sigaction& action) {
+  return (action.sa_flags & SA_SIGINFO) != 0 && action.sa_sigaction == OnSignal;
+}
+
 void OnSignal(int signo, siginfo_t* info, void* context) {
-  if (armed_process.load(std::memory_order_relaxed) != getpid()) {
+  const pid_t armed = armed_process.load(std::memory_order_relaxed);
+  if (armed != kNoProcess && armed != getpid()) {  // a forked child
     // Linux blocks the signal while this handler runs, and delivers the raised signal as soon as the handler returns.
     sigaction(signo, &earlier, nullptr);
     raise(signo);
     return;
   }
-  is_received.store(true, std::memory_order_relaxed);
+  if (armed != kNoProcess) is_received.store(true, std::memory_order_relaxed);
   if ((earlier.sa_flags & SA_SIGINFO) != 0) {
     earlier.sa_sigaction(signo, info, context);
   } else if (HasHandler(earlier)) {
@@ -49,7 +60,7 @@ void Install() {
   struct sigaction action = {};
   if (sigaction(SIGTERM, nullptr, &action) != 0) return;
   // A forked child inherits both Ronda's handler and the stored previous action.
-  if ((action.sa_flags & SA_SIGINFO) != 0 && action.sa_sigaction == OnSignal) return;
+  if (IsOurs(action)) return;
   earlier = action;
   // If the program has no handler, a signal should not interrupt system calls. Otherwise Ronda's handler gets the same
   // flags as the program's, but stays installed even if that one was to run only once.
@@ -64,9 +75,30 @@ void Install() {
 void StopSignal::Arm() {
   const pid_t self = getpid();
   if (armed_process.load(std::memory_order_relaxed) == self) return;
-  is_received.store(false, std::memory_order_relaxed);
-  if (armed_process.exchange(self, std::memory_order_relaxed) != self) Install();
+  if (last_armed_process.exchange(self, std::memory_order_relaxed) != self) {
+    is_received.store(false, std::memory_order_relaxed);
+    is_told.store(false, std::memory_order_relaxed);
+  }
+  const bool is_armed = armed_process.exchange(self, std::memory_order_relaxed) == self;
+  if (!is_armed && !is_replaced.load(std::memory_order_relaxed)) Install();
 }
+
+bool StopSignal::Disarm() {
+  if (armed_process.load(std::memory_order_relaxed) != getpid()) return false;
+  struct sigaction action = {};
+  const bool is_ours = sigaction(SIGTERM, nullptr, &action) == 0 && IsOurs(action);
+  // Restores the action first. From then on, a signal has its earlier effect.
+  if (is_ours) {
+    sigaction(SIGTERM, &earlier, nullptr);
+  } else {
+    is_replaced.store(true, std::memory_order_relaxed);
+  }
+  armed_process.store(kNoProcess, std::memory_order_relaxed);
+  const bool would_end = is_ours && (earlier.sa_flags & SA_SIGINFO) == 0 && earlier.sa_handler == SIG_DFL;
+  return would_end && received() && !is_told.load(std::memory_order_relaxed);
+}
+
+void StopSignal::SetTold() { is_told.store(true, std::memory_order_relaxed); }
 
 bool StopSignal::received() { return is_received.load(std::memory_order_relaxed); }
 

@@ -19,7 +19,8 @@
 namespace ronda {
 
 // Turns SIGTERM into a request to stop that the program can query, instead of letting it end the process. Schedulers
-// send SIGTERM some time before they kill a job to reclaim its machine. A signal is remembered until the process exits.
+// send SIGTERM some time before they kill a job to reclaim its machine. A signal is remembered until the process exits,
+// so a later job of the process hears of it, too.
 //
 // Thread-safe.
 class StopSignal {
@@ -27,10 +28,19 @@ class StopSignal {
   StopSignal() = delete;
 
   // Installs a handler that records SIGTERM, and passes it on to the handler that was installed before, if any. A
-  // handler that is installed later replaces Ronda's handler. Further calls of Arm() do nothing. In a forked child,
-  // SIGTERM has the same effect as before Arm(), because the signal is meant to end the child. The child may call Arm()
-  // itself.
+  // handler that is installed later replaces Ronda's handler for good. Further calls of Arm() do nothing. In a forked
+  // child, SIGTERM has the same effect as before Arm(), because the signal is meant to end the child. The child may
+  // call Arm() itself.
   static void Arm();
+
+  // Gives SIGTERM the effect that it had before Arm(). Must be called when the process leaves its job, because then
+  // nothing queries received() any more. Does nothing if the process has not called Arm().
+  // Returns true if a signal has arrived that would have ended the process, and SetTold() has not been called. The
+  // caller should then raise the signal again.
+  static bool Disarm();
+
+  // Records that the program has been told to stop.
+  static void SetTold();
 
   // Returns whether a SIGTERM has arrived.
   static bool received();

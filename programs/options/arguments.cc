@@ -48,6 +48,15 @@ absl::StatusOr<std::vector<GivenOption>> WithConfigFile(const OptionTable& table
   return all;
 }
 
+// Returns the name that the last of these options gives to the job, or "" if there is none.
+std::string NameIn(const std::vector<GivenOption>& given) {
+  CommandLineDraft draft(nullptr);
+  for (const GivenOption& one : given) {
+    if (one.option->names.front() == kNameOption) SetName(one.use, &draft).IgnoreError();
+  }
+  return draft.options.name;
+}
+
 bool EndsWithQuestion(const std::vector<GivenOption>& given) {
   return !given.empty() && given.back().option->kind == Option::Kind::kQuestion;
 }
@@ -86,6 +95,16 @@ absl::StatusOr<LaunchOptions> ParseArguments(const std::vector<std::string>& wor
   draft.options.command = std::move(given.command);
   RONDA_RETURN_IF_ERROR(Complete(&draft));
   return std::move(draft.options);
+}
+
+JobWords FindJobWords(const std::vector<std::string>& words,
+                      const std::function<absl::StatusOr<std::string>(const std::string& path)>& read_file) {
+  CommandLineDraft unused(nullptr);
+  const OptionTable table = RondarunOptions(&unused);
+  absl::StatusOr<GivenWords> given = table.Read(words);
+  if (!given.ok()) return {};
+  const auto all = WithConfigFile(table, given->options, {.read_file = read_file});
+  return {.name = NameIn(all.ok() ? *all : given->options), .command = std::move(given->command)};
 }
 
 ArgumentSources ArgumentSources::OfThisProcess() {

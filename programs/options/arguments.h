@@ -38,6 +38,18 @@ struct ArgumentSources {
 // Errors: INVALID_ARGUMENT, with a text that quotes the wrong word and shows the expected form.
 absl::StatusOr<LaunchOptions> ParseArguments(const std::vector<std::string>& words, const ArgumentSources& sources);
 
+// What a command line of rondarun says about its job. A field is empty if the command line does not say it.
+struct JobWords {
+  std::string name;
+  std::vector<std::string> command;
+};
+
+// Returns what the words after the program name say about the job. Unlike ParseArguments(), works without the
+// environment of the rondarun that has these words, and without the files that they name, except that the name may
+// come from a configuration file.
+JobWords FindJobWords(const std::vector<std::string>& words,
+                      const std::function<absl::StatusOr<std::string>(const std::string& path)>& read_file);
+
 // Returns a line that shows how to call rondarun.
 std::string UsageLine();
 

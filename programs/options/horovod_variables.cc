@@ -13,6 +13,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/string_view.h"
+#include "programs/options/option_table.h"
 #include "runtime/base/environment.h"
 #include "runtime/base/status_macros.h"
 #include "runtime/base/variable_name.h"
@@ -82,11 +83,15 @@ absl::StatusOr<std::optional<std::string>> OptionValue(const HorovodVariable& va
     if (text == "1") return "";
     return InvalidVariable(variable.name.view(), text, "0 or 1");
   }
+  constexpr uint64_t kMebibyte = 1 << 20;
+  constexpr uint64_t kMax = kMaxFusionThreshold * kMebibyte;
   uint64_t bytes = 0;
-  if (!absl::SimpleAtoi(text, &bytes)) {
-    return InvalidVariable(variable.name.view(), text, "a number of bytes, such as 67108864");
+  if (!absl::SimpleAtoi(text, &bytes) || bytes > kMax) {
+    return InvalidVariable(variable.name.view(), text,
+                           absl::StrCat("a number of bytes from 0 to ", kMax, ", such as 67108864"));
   }
-  return absl::StrFormat("%.17g", static_cast<double>(bytes) / (1 << 20));
+  // 20 digits after the point are exact, because the divisor is 2 to the 20th.
+  return absl::StrFormat("%.20f", static_cast<double>(bytes) / kMebibyte);
 }
 
 }  // namespace

@@ -182,6 +182,7 @@ absl::StatusOr<std::vector<HostSlots>> ParseDiscoveredHosts(absl::string_view co
     if (text.empty()) continue;
     HostSlots host = {.host = std::string(text), .slots = slots_per_host};
     if (const auto parts = SplitHost(text); parts.has_value()) {
+      if (parts->second == "0") continue;
       host.host = std::string(parts->first);
       if (!IsSlotCount(parts->second, &host.slots)) host.slots = 0;
     }
@@ -195,7 +196,7 @@ absl::StatusOr<std::vector<HostSlots>> ParseDiscoveredHosts(absl::string_view co
     }
     hosts.push_back(std::move(host));
   }
-  if (hosts.empty()) return absl::InvalidArgumentError("it lists no host");
+  if (hosts.empty()) return absl::InvalidArgumentError("it lists no host with a slot");
   return hosts;
 }
 

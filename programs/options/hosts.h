@@ -52,8 +52,8 @@ absl::StatusOr<std::vector<HostSlots>> ParseHosts(absl::string_view text);
 absl::StatusOr<std::vector<HostSlots>> ParseHostFile(absl::string_view path, absl::string_view content);
 
 // Parses the output of a discovery program, which consists of a line "HOST" or "HOST:SLOTS" per host. If
-// `slots_per_host` is not 0, it is the number of slots for hosts whose lines give none. Errors: INVALID_ARGUMENT, with
-// a text that quotes the line and shows the expected form.
+// `slots_per_host` is not 0, it is the number of slots for hosts whose lines give none. Hosts with 0 slots are left
+// out. Errors: INVALID_ARGUMENT, with a text that quotes the line and shows the expected form.
 absl::StatusOr<std::vector<HostSlots>> ParseDiscoveredHosts(absl::string_view content, int slots_per_host);
 
 // Distributes `rank_count` ranks over `hosts`, filling one host after the other. Returns the number of ranks on each

@@ -252,9 +252,11 @@ VariableText StepsBetweenChecks() {
 
 Options TunableOptions(CommandLineDraft* draft) {
   return {
-      Setting("--fusion-threshold-mb N", "RONDA_FUSION_THRESHOLD",
-              "Most MiB in a bucket of fused tensors, 0 for no fusion\n($).",
-              Mebibytes({.what = "a number of MiB", .example = "64", .max = 1 << 20, .digits = Digits::kAny}), draft),
+      Setting(
+          "--fusion-threshold-mb N", "RONDA_FUSION_THRESHOLD",
+          "Most MiB in a bucket of fused tensors, 0 for no fusion\n($).",
+          Mebibytes({.what = "a number of MiB", .example = "64", .max = kMaxFusionThreshold, .digits = Digits::kAny}),
+          draft),
       Setting("--cycle-time-ms T", "RONDA_CYCLE_TIME",
               "Longest time in milliseconds that a tensor waits for others to be\nfused with ($).",
               DurationIn(absl::Milliseconds(1),

@@ -116,6 +116,9 @@ OptionEffect NoteWithoutEffect(absl::string_view reason, CommandLineDraft* draft
 // Converts an option's value to the text of an environment variable.
 using VariableText = std::function<absl::StatusOr<std::string>(const OptionUse& use)>;
 
+// The largest fusion threshold, in MiB.
+inline constexpr int kMaxFusionThreshold = 1 << 20;
+
 // Parses a number of MiB.
 VariableText Mebibytes(NumberForm form);
 // Parses a number, and appends `unit`.
@@ -125,6 +128,9 @@ VariableText DurationIn(absl::Duration unit, NumberForm form, std::optional<absl
 
 // The first name of the option that names a configuration file.
 inline constexpr absl::string_view kConfigFileOption = "--config-file";
+
+// The first name of the option that names the job.
+inline constexpr absl::string_view kNameOption = "--name";
 
 // Returns all options of rondarun: those of horovodrun, torchrun and Paddle, mpirun's -x, and Ronda's own. The --help
 // text, the keys of configuration files, errors about unknown names, and the test of the manual all use this table. So

@@ -117,7 +117,7 @@ class JobRunner {
   Outcome Attempt(int number);
   // The ranks inherit `summary_file`.
   absl::StatusOr<Outcome> RunPlan(JobPlan plan, int number, const SummaryFile& summary_file);
-  absl::StatusOr<std::unique_ptr<JobReport>> MakeReport(const JobPlan& plan);
+  absl::StatusOr<std::unique_ptr<JobReport>> MakeReport(const JobPlan& plan, int number);
   void SayAttempt(JobReport* report, int number) const;
 
   const LaunchOptions& options_;
@@ -150,7 +150,7 @@ JobRunner::Outcome JobRunner::Attempt(int number) {
 }
 
 absl::StatusOr<JobRunner::Outcome> JobRunner::RunPlan(JobPlan plan, int number, const SummaryFile& summary_file) {
-  RONDA_ASSIGN_OR_RETURN(const std::unique_ptr<JobReport> report, MakeReport(plan));
+  RONDA_ASSIGN_OR_RETURN(const std::unique_ptr<JobReport> report, MakeReport(plan, number));
   RONDA_ASSIGN_OR_RETURN(
       const std::unique_ptr<Supervisor> supervisor,
       Supervisor::Create({.job_id = plan.job_id,
@@ -187,7 +187,7 @@ absl::StatusOr<JobRunner::Outcome> JobRunner::RunPlan(JobPlan plan, int number, 
   return outcome;
 }
 
-absl::StatusOr<std::unique_ptr<JobReport>> JobRunner::MakeReport(const JobPlan& plan) {
+absl::StatusOr<std::unique_ptr<JobReport>> JobRunner::MakeReport(const JobPlan& plan, int number) {
   JobReport::Options options = {
       .rank_count = plan.rank_count,
       .naming = plan.elastic.has_value() ? Naming::kMember : Naming::kRank,
@@ -195,7 +195,7 @@ absl::StatusOr<std::unique_ptr<JobReport>> JobRunner::MakeReport(const JobPlan& 
       .line_prefix = options_.line_prefix,
       .hidden_streams = options_.hidden_streams};
   if (!options_.output_directory.empty()) {
-    RONDA_ASSIGN_OR_RETURN(options.files, OutputFiles::Create(options_.output_directory, plan.ranks));
+    RONDA_ASSIGN_OR_RETURN(options.files, OutputFiles::Create(options_.output_directory, plan.ranks, number - 1));
   }
   return std::make_unique<JobReport>(std::move(options), output_, Clock::Real());
 }

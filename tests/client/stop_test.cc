@@ -197,6 +197,68 @@ TEST(StopSignalTest, AnEarlierHandlerKeepsItsSurroundings) {
               ExitedWithCode(0), "");
 }
 
+TEST(StopSignalTest, OnceDisarmedTheSignalEndsTheProcess) {
+  EXPECT_EXIT(
+      {
+        StopSignal::Arm();
+        if (StopSignal::Disarm() || StopSignal::Disarm()) std::_Exit(1);
+        StopSignal::Arm();
+        StopSignal::Disarm();
+        std::raise(SIGTERM);
+      },
+      KilledBySignal(SIGTERM), "");
+}
+
+TEST(StopSignalTest, OnlyASignalThatNobodyWasToldOfIsToBeRaisedAgain) {
+  EXPECT_EXIT(Exit([] {
+                StopSignal::Arm();
+                std::raise(SIGTERM);
+                const bool is_untold = StopSignal::Disarm();
+                StopSignal::Arm();
+                const bool is_remembered = StopSignal::received();
+                StopSignal::SetTold();
+                return is_untold && is_remembered && !StopSignal::Disarm();
+              }),
+              ExitedWithCode(0), "");
+  EXPECT_EXIT(Exit([] {
+                const struct sigaction action = Action(0);
+                sigaction(SIGTERM, &action, nullptr);
+                StopSignal::Arm();
+                std::raise(SIGTERM);
+                return calls == 1 && !StopSignal::Disarm() && Installed().sa_handler == Count;
+              }),
+              ExitedWithCode(0), "")
+      << "the program's own handler knows";
+}
+
+struct sigaction armed_action = {};
+
+void CallArmedAction(int signo, siginfo_t* info, void* context) {
+  Count(signo);
+  armed_action.sa_sigaction(signo, info, context);
+}
+
+TEST(StopSignalTest, ALaterHandlerStaysAndMayStillCallRondas) {
+#ifdef __SANITIZE_THREAD__
+  GTEST_SKIP() << "ThreadSanitizer calls handlers by a way of its own";
+#endif
+  EXPECT_EXIT(Exit([] {
+                StopSignal::Arm();
+                armed_action = Installed();
+                struct sigaction action = {};
+                action.sa_flags = SA_SIGINFO;
+                action.sa_sigaction = CallArmedAction;
+                sigaction(SIGTERM, &action, nullptr);
+                StopSignal::Disarm();
+                std::raise(SIGTERM);
+                const bool is_recorded_without_job = StopSignal::received();
+                StopSignal::Arm();
+                std::raise(SIGTERM);
+                return !is_recorded_without_job && StopSignal::received() && calls == 2;
+              }),
+              ExitedWithCode(0), "");
+}
+
 TEST(StopSignalTest, ASignalThatWasIgnoredIsNoted) {
   EXPECT_EXIT(Exit([] {
                 std::signal(SIGTERM, SIG_IGN);

@@ -72,6 +72,19 @@ void TheNextJobHearsOfItToo() {
   ronda::shutdown();
 }
 
+void TheSignalHasItsEffectAgainAfterTheJob() {
+  const auto has_default_action = [] {
+    struct sigaction action = {};
+    sigaction(SIGTERM, nullptr, &action);
+    return (action.sa_flags & SA_SIGINFO) == 0 && action.sa_handler == SIG_DFL;
+  };
+  ronda::init();
+  ronda::should_stop();
+  EXPECT_FALSE(has_default_action());
+  ronda::shutdown();
+  EXPECT_TRUE(has_default_action());
+}
+
 // Rank r has r + 1 batches in every epoch, so the last rank receives the signal after the others have joined.
 void AskedWhileTheOthersHaveJoined() {
   ronda::init();
@@ -137,7 +150,8 @@ class StopWorldTest : public ::testing::TestWithParam<std::string> {};
 TEST_P(StopWorldTest, EndsWell) { ExpectRankProgramSucceeds(GetParam(), kRanks); }
 
 INSTANTIATE_TEST_SUITE_P(Job, StopWorldTest,
-                         ::testing::Values("OneIsAsked", "TheNextJobHearsOfItToo", "AskedWhileTheOthersHaveJoined",
+                         ::testing::Values("OneIsAsked", "TheNextJobHearsOfItToo",
+                                           "TheSignalHasItsEffectAgainAfterTheJob", "AskedWhileTheOthersHaveJoined",
                                            "NotWhileARankHasJoined"),
                          [](const auto& param) { return param.param; });
 
@@ -157,6 +171,7 @@ const std::vector<RankProgram>& StopPrograms() {
   static const std::vector<RankProgram>* const programs =
       new std::vector<RankProgram>{{"OneIsAsked", OneIsAsked},
                                    {"TheNextJobHearsOfItToo", TheNextJobHearsOfItToo},
+                                   {"TheSignalHasItsEffectAgainAfterTheJob", TheSignalHasItsEffectAgainAfterTheJob},
                                    {"AskedWhileTheOthersHaveJoined", AskedWhileTheOthersHaveJoined},
                                    {"NotWhileARankHasJoined", NotWhileARankHasJoined},
                                    {"PeerFails", PeerFails},

@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "runtime/base/files.h"
 #include "tests/multiprocess/launcher_harness.h"
 
 namespace ronda {
@@ -117,6 +118,17 @@ TEST(LauncherFailureTest, JobIsStartedAgainUntilItDoesNotFail) {
   EXPECT_THAT(run.err(), HasSubstr("the job has failed; starting it again (restart 1 of at most 5)"));
   EXPECT_THAT(run.err(), HasSubstr("(restart 2 of at most 5)"));
   EXPECT_THAT(run.err(), Not(HasSubstr("(restart 3 of at most 5)")));
+}
+
+TEST(LauncherFailureTest, FilesKeepTheOutputOfFailedAttempts) {
+  const std::string directory = absl::StrCat(::testing::TempDir(), "/logs.", getpid());
+  for (int run = 0; run < 2; ++run) {  // the second job overwrites the files of the first
+    LauncherRun job({"--max-restarts", "1", "-np", "1", "--output-filename", directory, "sh", "-c",
+                     "echo out; echo reason >&2; exit 4"});
+    EXPECT_EQ(job.Finish(), 4);
+    EXPECT_EQ(ReadFile(directory + "/rank.0/stdout").value_or(""), "out\n\nrondarun: restart 1\nout\n");
+    EXPECT_EQ(ReadFile(directory + "/rank.0/stderr").value_or(""), "reason\n\nrondarun: restart 1\nreason\n");
+  }
 }
 
 TEST(LauncherFailureTest, RestartsEndWithTheLastFailure) {

@@ -343,5 +343,46 @@ class ImportTest(unittest.TestCase):
         self.assertEqual(finished.out, "[]\n", finished)
 
 
+class SigtermTest(unittest.TestCase):
+    def test_signal_after_the_job_ends_the_process(self):
+        finished = ronda_test.run("""
+            import os, signal
+            import ronda
+            ronda.init()
+            ronda.should_stop()
+            ronda.shutdown()
+            print("job over", flush=True)
+            os.kill(os.getpid(), signal.SIGTERM)
+            signal.pause()
+        """)
+        self.assertEqual((finished.code, finished.out), (-signal.SIGTERM, "job over\n"))
+
+    def test_signal_of_which_no_call_has_told_ends_the_process_at_shutdown(self):
+        finished = ronda_test.run("""
+            import os, signal
+            import ronda
+            ronda.init()
+            ronda.should_stop()
+            os.kill(os.getpid(), signal.SIGTERM)
+            print("job goes on", flush=True)
+            ronda.shutdown()
+            print("not printed", flush=True)
+        """)
+        self.assertEqual((finished.code, finished.out), (-signal.SIGTERM, "job goes on\n"))
+
+    def test_signal_of_which_a_call_has_told_is_over(self):
+        finished = ronda_test.run("""
+            import os, signal
+            import ronda
+            ronda.init()
+            ronda.should_stop()
+            os.kill(os.getpid(), signal.SIGTERM)
+            print([ronda.should_stop() for _ in range(2)])
+            ronda.shutdown()
+            print("saved")
+        """)
+        self.assertEqual((finished.code, finished.out), (0, "[False, True]\nsaved\n"))
+
+
 if __name__ == "__main__":
     unittest.main()

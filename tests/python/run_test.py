@@ -2,15 +2,27 @@
 
 """Tests ronda.run(), python -m ronda.check, and the examples."""
 
+import contextlib
+import io
+import multiprocessing.connection
+import os
 import pathlib
+import pickle
+import signal
+import socket
+import struct
 import subprocess
 import sys
+import tempfile
 import threading
 import unittest
+from unittest import mock
 
 import numpy
 import ronda
 import ronda_test
+from ronda import _run_job
+from ronda._own_address import own_address
 
 
 class OfThisModuleError(Exception):
@@ -68,6 +80,60 @@ class RunTest(unittest.TestCase):
 
         with self.assertRaisesRegex(ronda.PeerFailedError, "exited with code 9"):
             ronda.run(die)
+
+    def test_output_that_is_no_text(self):
+        program = """
+            import sys
+            import ronda
+            def write():
+                for line in (b"\\xff\\n", b"\\xc3\\xa9\\n"):
+                    sys.stdout.buffer.write(100000 * line)
+                sys.stdout.flush()
+                return 7
+            print(ronda.run(write, np=1))
+        """
+        for encoding in ("utf-8", "ascii"):
+            finished = ronda_test.run(program, env={"PYTHONIOENCODING": encoding})
+            self.assertEqual(finished.code, 0, finished.err)
+            self.assertEqual(finished.out.splitlines()[-1], "[7]")
+            self.assertEqual(len(finished.out.splitlines()), 200001)
+
+    def test_output_that_nobody_reads(self):
+        process = ronda_test.start("""
+            import itertools
+            import ronda
+            def write():
+                for i in itertools.count():
+                    print(i, "x" * 99)
+            ronda.run(write, np=2)
+        """)
+        process.stdout.readline()
+        process.stdout.close()
+        process.stdout = None
+        finished = ronda_test.finish(process)
+        self.assertEqual(finished.code, 1, finished.err)
+        self.assertIn("BrokenPipeError", finished.err)
+
+    def test_stream_that_fails(self):
+        class Failing(io.StringIO):
+            def write(self, text):
+                raise KeyError("a bad stream")
+
+        with (
+            contextlib.redirect_stdout(Failing()),
+            self.assertWarnsRegex(UserWarning, "bad stream"),
+        ):
+            results = ronda.run(lambda: print("x" * 1000000) or 1, np=1)
+        self.assertEqual(results, [1])
+
+    def test_long_name_of_the_temporary_folder(self):
+        with tempfile.TemporaryDirectory() as folder:
+            long = pathlib.Path(folder, "x" * 120)
+            long.mkdir()
+            finished = ronda_test.run(
+                "import ronda; print(ronda.run(abs, (-3,), np=1))", env={"TMPDIR": str(long)}
+            )
+        self.assertEqual((finished.code, finished.out), (0, "[3]\n"), finished.err)
 
     def test_rank_that_exits(self):
         with self.assertRaisesRegex(ronda.PeerFailedError, "exited with code 4"):
@@ -131,6 +197,107 @@ class RunTest(unittest.TestCase):
         self.assertRegex(lines[2], rf"cannot be pickled \(.*lambda.*\): {remedy}")
         self.assertRegex(lines[3], rf"a rank has not got a part of the call \(.*\): {remedy}")
         self.assertEqual(lines[4], "[3]")
+
+
+class ElasticTest(unittest.TestCase):
+    def run_elastic(self, plan, np=2, least=2):
+        """Runs an elastic job of 30 steps. `plan` is called in the fifth one. Returns the results,
+        which are ranks and sizes.
+        """
+
+        def train(flag):
+            from ronda import _elastic, _horovod
+
+            _horovod.init()
+            state = _elastic.ObjectState(step=0)
+
+            @_elastic.run
+            def go(state):
+                while state.step < 30 or _horovod.size() < least:
+                    ronda.allreduce([1.0], name="step")
+                    state.step += 1
+                    if state.step == 5 and _horovod.size() == np and not flag.exists():
+                        plan(_horovod.rank(), flag)
+                    state.commit()
+                return _horovod.rank(), _horovod.size()
+
+            result = go(state)
+            _horovod.shutdown()
+            return result
+
+        with tempfile.TemporaryDirectory() as folder:
+            flag = pathlib.Path(folder, "flag")
+            return ronda.run(train, (flag,), np=np, options=["--min-np", str(least)])
+
+    def test_results_of_a_member_that_was_replaced(self):
+        def die(rank, flag):
+            if rank == 0:
+                flag.touch()
+                os._exit(3)
+
+        self.assertEqual(self.run_elastic(die), [(0, 2), (1, 2)])
+
+    def test_results_without_a_member_that_has_left(self):
+        def leave(rank, flag):
+            if rank == 0:
+                os.kill(os.getpid(), signal.SIGTERM)
+
+        results = self.run_elastic(leave, least=1)
+        self.assertEqual(results, [(rank, len(results)) for rank in range(len(results))])
+
+    def test_error_of_a_member_that_was_replaced(self):
+        def fail(rank, flag):
+            if rank == 0:
+                flag.touch()
+                raise KeyError("of a former member")
+
+        self.assertEqual(self.run_elastic(fail), [(0, 2), (1, 2)])
+
+    def test_results_come_from_the_last_epoch(self):
+        def outcome(rank, size, error=None):
+            return _run_job._Outcome(rank, size, pickle.dumps((rank, size)), error, "")
+
+        former = [outcome(0, 3), outcome(1, 2, pickle.dumps(KeyError("former")))]
+        last = [outcome(1, 2), outcome(0, 2)]
+        self.assertEqual(_run_job._results([*former, *last], 3, 0, ""), [(0, 2), (1, 2)])
+        with self.assertRaisesRegex(KeyError, "former"):
+            _run_job._results([*former, *last], 3, 1, "")
+        with self.assertRaisesRegex(ronda.PeerFailedError, "1 ranks without result"):
+            _run_job._results(last[:1], 3, 0, "rondarun: member 0 exited with code 0")
+
+
+class ListenerTest(unittest.TestCase):
+    def test_other_processes_do_not_keep_a_rank_from_its_call(self):
+        listener, text = _run_job._listen("localhost:1", {})
+        running = _run_job._Job(b"the call", listener, "the key")
+        address = _run_job._address_of(text)
+        with contextlib.closing(socket.create_connection(address)) as silent:
+            resetting = socket.create_connection(address)
+            resetting.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            resetting.close()
+            wrong = socket.create_connection(address)
+            wrong.sendall(b"GET / HTTP/1.1\r\n\r\n")
+            connection = multiprocessing.connection.Client(address, authkey=b"the key")
+            self.assertEqual(connection.recv_bytes(), b"the call")
+            connection.send((0, None, b"result", None, ""))
+            self.assertEqual(connection.recv_bytes(), b"")
+            self.assertEqual([each.result for each in running.outcomes()], [b"result"])
+            wrong.close()
+            silent.close()
+        running.end()
+        with self.assertRaises(ConnectionRefusedError):
+            socket.create_connection(address)
+
+    def test_address(self):
+        with mock.patch(
+            "socket.gethostbyname_ex", return_value=("vm", [], ["127.0.1.1", "10.1.2.3"])
+        ):
+            self.assertEqual(own_address(), "10.1.2.3")
+        with mock.patch("socket.gethostbyname_ex", return_value=("vm", [], ["127.0.1.1"])):
+            self.assertNotEqual(own_address(), "127.0.1.1")
+        self.assertEqual(own_address(["no-such", "lo"]), "127.0.0.1")
+        with self.assertRaisesRegex(ronda.InvalidArgumentError, "'no-such': should name a network"):
+            own_address(["no-such"])
 
 
 class ProgramsTest(unittest.TestCase):

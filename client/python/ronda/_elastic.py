@@ -11,6 +11,7 @@ job survives, all ranks return to the last commit and try again.
 
 from __future__ import annotations
 
+import copy
 import functools
 import os
 from collections.abc import Callable, Iterable
@@ -122,7 +123,11 @@ class State:
 
 
 class ObjectState(State):
-    """A state whose attributes are Python objects."""
+    """A state whose attributes are Python objects.
+
+    save() and restore() copy the attributes, with all objects that they contain. So changes in
+    place, such as state.losses.append(loss), last only if they are committed.
+    """
 
     def __init__(
         self,
@@ -135,30 +140,63 @@ class ObjectState(State):
             bcast_object: copies rank 0's object to all ranks.
             get_rank: returns this rank.
             **kwargs: names and initial values of the attributes.
+
+        Raises:
+            InvalidArgumentError: an attribute cannot be copied.
         """
-        self._saved_state = kwargs
-        self._set_attributes()
         super().__init__(bcast_object, get_rank)
+        self._saved_state = self._copies_of(kwargs)
+        self._set_attributes(kwargs)
 
     def save(self) -> None:
-        """Saves the attributes' values."""
-        self._saved_state = {name: getattr(self, name) for name in self._saved_state}
+        """Copies the attributes' current values.
+
+        Raises:
+            InvalidArgumentError: an attribute cannot be copied.
+        """
+        self._saved_state = self._copies_of(self._attributes())
 
     def restore(self) -> None:
-        """Sets the attributes to their last saved values."""
-        self._set_attributes()
+        """Sets the attributes to copies of their last saved values."""
+        self._set_attributes(self._copies_of(self._saved_state))
 
     def sync(self) -> None:
-        """Copies the last saved values of rank 0, or of the rank with the newest commit, to all
-        ranks.
+        """Copies the current attributes of rank 0, or of the rank with the newest commit, to all
+        ranks, and saves the state.
         """
         if self._saved_state:
-            self._saved_state = self._broadcast(self._saved_state)
-            self._set_attributes()
+            self._set_attributes(self._broadcast(self._attributes()))
+        self.save()
 
-    def _set_attributes(self) -> None:
-        for name, value in self._saved_state.items():
+    def _attributes(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in self._saved_state}
+
+    def _set_attributes(self, values: dict[str, Any]) -> None:
+        for name, value in values.items():
             setattr(self, name, value)
+
+    def _shared(self) -> Iterable[Any]:
+        """Returns objects that this state saves in another way. Copies of attributes refer to these
+        objects themselves: the copy of a learning rate schedule refers to the program's optimizer.
+        """
+        return ()
+
+    def _copies_of(self, values: dict[str, Any]) -> dict[str, Any]:
+        known = {id(each): each for each in self._shared()}
+        copies = {}
+        for name, value in values.items():
+            try:
+                copies[name] = self._copy(value, known)
+            except Exception as error:
+                raise errors.InvalidArgumentError(
+                    f"{type(self).__name__}: the attribute {name} cannot be copied ({error}): keep"
+                    " it outside of the state, or commit a part of it that can be copied"
+                ) from error
+        return copies
+
+    def _copy(self, value: Any, known: dict[int, Any]) -> Any:
+        """Returns a deep copy; `known` is the memo of copy.deepcopy()."""
+        return copy.deepcopy(value, known)
 
 
 _Result = TypeVar("_Result")
@@ -176,33 +214,42 @@ def run(func: Callable[..., _Result]) -> Callable[..., _Result]:
     """Decorates a training function whose first argument is a State.
 
     The state is synchronized before the function runs. If the function raises HorovodInternalError,
-    the state returns to its last commit, the ranks rejoin the job, and the function runs again. In
-    an elastic job the function also runs again when a rank has died, or when the members change. A
-    rank that SIGTERM asks to leave raises SystemExit(0) at its next commit. If a job that is not
-    elastic loses a rank, the decorated function raises the error, and the user must restart the job
-    from a checkpoint.
+    the state returns to its last commit, the ranks rejoin the job, and the function runs again. The
+    same happens if a reset callback raises this error. In an elastic job the function also runs
+    again when a rank has died, or when the members change. A rank that SIGTERM asks to leave raises
+    SystemExit(0) at its next commit. If a job that is not elastic loses a rank, the decorated
+    function raises the error, and the user must restart the job from a checkpoint.
     """
 
     @functools.wraps(func)
     def wrapper(state: State, *args: Any, **kwargs: Any) -> _Result:
-        attempt = _attempt_elastically if is_elastic() else _attempt
         meet = _reform if is_elastic() else _rejoin
-        synchronizes = True
+        is_first = needs_sync = True
         while True:
             reason = None
             try:
-                return attempt(synchronizes, func, state, *args, **kwargs)
+                if not is_first:
+                    state.on_reset()
+                if is_elastic():  # new ranks always need the state
+                    state.sync_with_newest()
+                elif needs_sync:
+                    state.sync()
+                needs_sync = False
+                result = func(state, *args, **kwargs)
+                if is_elastic():  # no rank goes on alone while others still have to repeat steps
+                    exchanges.barrier()
+                return result
             except HostsUpdatedInterrupt as interrupt:
-                synchronizes = not interrupt.skip_sync
+                needs_sync = needs_sync or not interrupt.skip_sync
             except Exception as error:
                 failure = _carried_errors.original_of(error)
                 if failure is None or not _is_recoverable(failure):
                     raise
                 state.restore()
-                synchronizes = True
+                needs_sync = True
                 reason = str(failure)
             meet(reason)
-            state.on_reset()
+            is_first = False
 
     return wrapper
 
@@ -211,24 +258,6 @@ def _is_recoverable(error: errors.RondaError) -> bool:
     if not is_elastic():
         return not isinstance(error, _FATAL)
     return isinstance(error, _RECOVERABLE) or type(error) is errors.RondaError
-
-
-def _attempt(
-    synchronizes: bool, func: Callable[..., _Result], state: State, *args: Any, **kwargs: Any
-) -> _Result:
-    if synchronizes:
-        state.sync()
-    return func(state, *args, **kwargs)
-
-
-def _attempt_elastically(
-    synchronizes: bool, func: Callable[..., _Result], state: State, *args: Any, **kwargs: Any
-) -> _Result:
-    del synchronizes  # new ranks always need the state
-    state.sync_with_newest()
-    result = func(state, *args, **kwargs)
-    exchanges.barrier()  # no rank goes on alone while others still have to repeat the last steps
-    return result
 
 
 def _reform(reason: str | None) -> None:

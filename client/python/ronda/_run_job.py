@@ -10,6 +10,7 @@ then ends itself.
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import os
 import pathlib
@@ -17,22 +18,26 @@ import pickle
 import secrets
 import signal
 import socket
+import struct
 import subprocess
 import sys
-import tempfile
 import threading
 import traceback
+import warnings
 from collections.abc import Callable, Mapping, Sequence
-from multiprocessing.connection import Client, Connection, Listener
+from multiprocessing.connection import Client, Connection, answer_challenge, deliver_challenge
 from typing import IO, Any, NamedTuple
 
 from ronda import _env, job, objects
+from ronda._own_address import own_address
 from ronda.errors import InvalidArgumentError, PeerFailedError
 
 # Environment variables of the ranks: the address on which the program listens, and the key that
 # proves that a rank belongs to the program.
 _ADDRESS = "_RUN_ADDRESS_OF_RONDA"
 _KEY = "_RUN_KEY_OF_RONDA"
+
+_AUTHENTICATION_SECONDS = 60
 
 _REMEDY = "install cloudpickle (pip install ronda[run]), or take functions from a module"
 
@@ -46,9 +51,12 @@ class Call(NamedTuple):
 
 
 class _Outcome(NamedTuple):
-    """How a rank's call has ended."""
+    """How a rank's call has ended. `size` is the number of ranks in the epoch of an elastic job in
+    which the call has ended; None in other jobs.
+    """
 
     rank: int
+    size: int | None
     result: bytes | None  # pickled
     error: bytes | None  # a pickled exception
     traceback: str
@@ -64,38 +72,64 @@ class _RankTraceback(Exception):
 class _Job:
     """A job that rondarun runs. One thread per rank receives the rank's outcome."""
 
-    def __init__(self, call: bytes, listener: Listener) -> None:
+    def __init__(self, call: bytes, listener: socket.socket, key: str) -> None:
         self._call = call
         self._listener = listener
+        self._key = key
+        self._has_ended = threading.Event()
         self._lock = threading.Lock()
         self._outcomes: list[_Outcome] = []  # in the order of their arrival
-        self._connections: list[Connection] = []
         threading.Thread(target=self._accept, daemon=True).start()
 
     def outcomes(self) -> list[_Outcome]:
         with self._lock:
             return list(self._outcomes)
 
-    def _accept(self) -> None:
-        while True:
-            try:
-                connection = self._listener.accept()
-            except OSError:
-                return  # closed: the job has ended
-            except Exception:  # a process without the key has connected
-                continue
-            self._connections.append(connection)
-            threading.Thread(target=self._serve, args=(connection,), daemon=True).start()
+    def end(self) -> None:
+        """Stops listening."""
+        self._has_ended.set()
+        with contextlib.suppress(OSError):
+            self._listener.shutdown(socket.SHUT_RDWR)  # ends accept()
+        self._listener.close()
 
-    def _serve(self, connection: Connection) -> None:
+    def _accept(self) -> None:
+        while not self._has_ended.is_set():
+            try:
+                peer, _ = self._listener.accept()
+                threading.Thread(target=self._serve, args=(peer,), daemon=True).start()
+            except (OSError, RuntimeError):  # too many files or threads; another rank may end now
+                self._has_ended.wait(0.1)
+
+    def _serve(self, peer: socket.socket) -> None:
+        try:
+            connection = _authenticate(peer, self._key)
+        except Exception:
+            return  # a process without the key, whatever it has sent
         try:
             connection.send_bytes(self._call)
             outcome = _Outcome(*connection.recv())
+            with self._lock:
+                self._outcomes.append(outcome)
+            connection.send_bytes(b"")
         except (EOFError, OSError):
-            return  # the rank has died, which rondarun reports
-        with self._lock:
-            self._outcomes.append(outcome)
-        connection.send_bytes(b"")
+            pass  # the rank has died, which rondarun reports
+
+
+def _authenticate(peer: socket.socket, key: str) -> Connection:
+    """Returns the connection to a process that has proved to know the key. Waits at most
+    _AUTHENTICATION_SECONDS for each of its messages.
+    """
+
+    def limit(seconds: int) -> None:
+        peer.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, struct.pack("ll", seconds, 0))
+
+    with peer:
+        connection = Connection(os.dup(peer.fileno()))
+        limit(_AUTHENTICATION_SECONDS)
+        deliver_challenge(connection, key.encode())
+        answer_challenge(connection, key.encode())
+        limit(0)
+    return connection
 
 
 def run(
@@ -110,23 +144,21 @@ def run(
     _check(np, hosts, env, options)
     pickled = pickle.dumps((sys.path, _pickle(call)))
     key = secrets.token_hex(32)
-    with tempfile.TemporaryDirectory(prefix="ronda-run-") as folder:
-        listener = _listen(folder, hosts, key)
-        variables = {**_env.inherited(), **env, _ADDRESS: _text_of(listener.address), _KEY: key}
-        # PYTHONPATH is needed only for this package; the program's other paths are sent with the
-        # call.
-        package = str(pathlib.Path(__file__).parent.parent)
-        variables["PYTHONPATH"] = os.pathsep.join(
-            filter(None, [package, variables.get("PYTHONPATH")])
-        )
-        running = _Job(pickled, listener)
-        command = [launcher, "-np", str(np), *(["-H", hosts] if hosts else [])]
-        for name in (_ADDRESS, _KEY, *env):
-            command += ["-x", name]
-        command += [*options, sys.executable, "-m", "ronda._run_job"]
-        with listener:
-            code, last_line = _wait(command, variables)
-        return _results(running.outcomes(), np, code, last_line)
+    variables = {**_env.inherited(), **env, _KEY: key}
+    listener, variables[_ADDRESS] = _listen(hosts, variables)
+    # PYTHONPATH is needed only for this package; the program's other paths are sent with the call.
+    package = str(pathlib.Path(__file__).parent.parent)
+    variables["PYTHONPATH"] = os.pathsep.join(filter(None, [package, variables.get("PYTHONPATH")]))
+    command = [launcher, "-np", str(np), *(["-H", hosts] if hosts else [])]
+    for name in (_ADDRESS, _KEY, *env):
+        command += ["-x", name]
+    command += [*options, sys.executable, "-m", "ronda._run_job"]
+    running = _Job(pickled, listener, key)
+    try:
+        code, last_line = _wait(command, variables)
+    finally:
+        running.end()
+    return _results(running.outcomes(), np, code, last_line)
 
 
 def _check(np: Any, hosts: Any, env: Any, options: Any) -> None:
@@ -171,30 +203,45 @@ def _pickle(call: Call) -> bytes:
         ) from error
 
 
-def _listen(folder: str, hosts: str | None, key: str) -> Listener:
+def _listen(hosts: str | None, variables: Mapping[str, str]) -> tuple[socket.socket, str]:
+    """Returns a listening socket, and its address as text for _address_of()."""
     if hosts is None:
-        return Listener(os.path.join(folder, "s"), "AF_UNIX", backlog=1024, authkey=key.encode())
-    return Listener((socket.gethostname(), 0), "AF_INET", backlog=1024, authkey=key.encode())
+        listener = socket.socket(socket.AF_UNIX)
+        name = f"ronda-run-{secrets.token_hex(16)}"
+        listener.bind(
+            f"\0{name}"
+        )  # a name outside of the file system, which limits no path's length
+        text = f"@{name}"
+    else:
+        listener = socket.socket(socket.AF_INET)
+        interfaces = variables.get("RONDA_NETWORK_INTERFACE", "")
+        listener.bind((own_address(interfaces.split(",") if interfaces else []), 0))
+        text = ":".join(map(str, listener.getsockname()))
+    listener.listen(1024)
+    return listener, text
 
 
-def _text_of(address: Any) -> str:
-    return address if isinstance(address, str) else f"{address[0]}:{address[1]}"
+def _address_of(text: str) -> str | tuple[str, int]:
+    if text.startswith("@"):
+        return f"\0{text[1:]}"
+    host, _, port = text.rpartition(":")
+    return host, int(port)
 
 
 def _wait(command: Sequence[str], variables: Mapping[str, str]) -> tuple[int, str]:
     """Runs the launcher. Returns the launcher's exit code, and the last line that the launcher
     itself printed, which names the rank that failed.
+
+    Raises:
+        OSError, ValueError: sys.stdout or sys.stderr is closed. The job has been ended.
     """
     process = subprocess.Popen(
-        command, env=variables, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        command, env=variables, stdout=subprocess.PIPE, stderr=subprocess.PIPE
     )
-    last_lines = [""]
-    threads = [
-        threading.Thread(target=_copy, args=(process.stdout, lambda: sys.stdout, [""])),
-        threading.Thread(target=_copy, args=(process.stderr, lambda: sys.stderr, last_lines)),
+    outputs = [
+        _Output(process, process.stdout, lambda: sys.stdout),
+        _Output(process, process.stderr, lambda: sys.stderr),
     ]
-    for thread in threads:
-        thread.start()
     try:
         code = process.wait()
     except BaseException:
@@ -202,35 +249,91 @@ def _wait(command: Sequence[str], variables: Mapping[str, str]) -> tuple[int, st
         # the ranks.
         process.terminate()
         process.wait()
+        for output in outputs:
+            output.wait(1)  # the program's stream may accept nothing
         raise
-    finally:
-        for thread in threads:
-            thread.join()
-    return code, last_lines[0]
+    for output in outputs:
+        output.finish()
+    return code, outputs[1].last_line
 
 
-def _copy(source: IO[str], target: Callable[[], IO[str]], last_lines: list[str]) -> None:
-    for line in source:
-        target().write(line)
-        target().flush()
-        if line.startswith("rondarun: "):
-            last_lines[0] = line.strip()
-    source.close()
+class _Output:
+    """Copies one of the launcher's streams to a stream of the program, line by line, in a thread.
+
+    The thread reads until the launcher closes its end, whatever happens to the program's stream.
+    Otherwise the launcher would wait for a reader for ever. If the program's stream is closed, the
+    thread ends the launcher.
+    """
+
+    def __init__(
+        self,
+        process: subprocess.Popen[bytes],
+        source: IO[bytes] | None,
+        target: Callable[[], IO[str]],
+    ) -> None:
+        assert source is not None
+        self.last_line = ""  # of the launcher itself
+        self._process, self._source, self._target = process, source, target
+        self._closed: Exception | None = None
+        self._lost: Exception | None = None
+        self._thread = threading.Thread(target=self._copy, daemon=True)
+        self._thread.start()
+
+    def wait(self, seconds: float | None = None) -> None:
+        """Waits for the end of the launcher's stream."""
+        self._thread.join(seconds)
+
+    def finish(self) -> None:
+        """Waits for the end of the launcher's stream. Raises the error of a closed target."""
+        self.wait()
+        if self._closed is not None:
+            raise self._closed
+        if self._lost is not None:
+            warnings.warn(f"run: a part of the output is lost: {self._lost!r}", stacklevel=5)
+
+    def _copy(self) -> None:
+        with self._source:
+            for data in self._source:
+                line = data.decode(errors="replace")
+                if line.startswith("rondarun: "):
+                    self.last_line = line.strip()
+                if self._closed is None:
+                    self._write(line)
+
+    def _write(self, line: str) -> None:
+        try:
+            target = self._target()
+            target.write(_encodable(line, target))
+            target.flush()
+        except (BrokenPipeError, ValueError) as error:
+            self._closed = error
+            self._process.terminate()
+        except Exception as error:
+            self._lost = error
+
+
+def _encodable(line: str, target: IO[str]) -> str:
+    """Returns the line, with escapes for the characters that the target's encoding lacks."""
+    encoding = getattr(target, "encoding", None) or "utf-8"
+    return line.encode(encoding, errors="backslashreplace").decode(encoding)
 
 
 def _results(outcomes: Sequence[_Outcome], np: int, code: int, last_line: str) -> list[Any]:
+    # If the job has succeeded, the errors are those of former members of an elastic job.
     for outcome in outcomes:
-        if outcome.error is not None:
+        if code != 0 and outcome.error is not None:
             raise pickle.loads(outcome.error) from _RankTraceback(
                 f"rank {outcome.rank}: {outcome.traceback}"
             )
-    by_rank = {outcome.rank: outcome.result for outcome in outcomes}
-    if code != 0 or len(by_rank) < np:
-        raise PeerFailedError(
-            last_line
-            or f"rondarun has ended with code {code}, and {np - len(by_rank)} ranks without result"
-        )
-    return [pickle.loads(by_rank[rank] or b"") for rank in range(np)]
+    if code != 0:
+        raise PeerFailedError(last_line or f"rondarun has ended with code {code}")
+    finished = [outcome for outcome in outcomes if outcome.error is None]
+    last_size = finished[-1].size if finished else None
+    size = np if last_size is None else last_size
+    by_rank = {each.rank: each.result for each in finished if each.size == last_size}
+    if len(by_rank) < size:
+        raise PeerFailedError(f"the job has ended, and {size - len(by_rank)} ranks without result")
+    return [pickle.loads(by_rank[rank] or b"") for rank in range(size)]
 
 
 # -- On a rank --
@@ -238,11 +341,8 @@ def _results(outcomes: Sequence[_Outcome], np: int, code: int, last_line: str) -
 
 def main() -> int:
     """Runs the function that the program sends, and returns the exit code."""
-    address = os.environ.pop(_ADDRESS)
-    host, _, port = address.rpartition(":")
-    connection = Client(
-        (host, int(port)) if port.isdigit() else address, authkey=os.environ.pop(_KEY).encode()
-    )
+    address = _address_of(os.environ.pop(_ADDRESS))
+    connection = Client(address, authkey=os.environ.pop(_KEY).encode())
     paths, call = pickle.loads(connection.recv_bytes())
     sys.path[:] = paths
     threading.Thread(target=_end_with, args=(connection,), daemon=True).start()
@@ -264,12 +364,17 @@ def _end_with(connection: Connection) -> None:
 
 def _make(pickled: bytes) -> _Outcome:
     rank = int(os.environ.get("RONDA_RANK", "0"))
+    is_elastic = "RONDA_MEMBERSHIP_FD" in os.environ
     try:
         func, args, kwargs = _unpickle(pickled)
-        return _Outcome(rank, objects.dumps(func(*args, **kwargs)), None, "")
+        result = objects.dumps(func(*args, **kwargs))
+        place = job.last_place() if is_elastic else None  # a member's rank changes
+        if place is not None:
+            return _Outcome(place[0], place[1], result, None, "")
+        return _Outcome(rank, None, result, None, "")
     except Exception as error:
         text = traceback.format_exc()
-        return _Outcome(rank, None, _dump_error(error, text), text)
+        return _Outcome(rank, None, None, _dump_error(error, text), text)
 
 
 def _unpickle(pickled: bytes) -> Call:

@@ -20,6 +20,7 @@ from ronda.errors import RondaError
 _lock = threading.Lock()
 _users: set[str] = set()
 _number = 0
+_last_place: tuple[int, int] | None = None
 _has_failed = False
 
 
@@ -44,10 +45,11 @@ def init(user: str = "ronda", **options: object) -> None:
 
 def _join(join: Callable[[], None]) -> None:
     """Calls `join`, a function of the binding that joins a job. REQUIRES: _lock."""
-    global _number
+    global _number, _last_place
     _env.withdraw()
     join()
     _number += 1
+    _last_place = native.rank(), native.size()
     _env.export()
 
 
@@ -142,6 +144,13 @@ def number() -> int:
     belongs to an earlier job.
     """
     return _number
+
+
+def last_place() -> tuple[int, int] | None:
+    """Returns the rank and the size of the last job that this process has joined, which may have
+    ended. Returns None if there was none.
+    """
+    return _last_place
 
 
 def leave_at_exit() -> None:

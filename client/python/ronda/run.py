@@ -44,10 +44,13 @@ def run(
         options: more options of rondarun, for example ["--min-np", "2"].
 
     Returns:
-        The results of the calls, by rank.
+        The results of the calls, by rank. In an elastic job: the results of the ranks of its last
+        epoch, of which there may be fewer or more than `np`.
 
     Raises:
         Exception: the first exception that a call raised, with the rank's traceback as its cause.
+            An elastic job that has gone on without that rank returns its results instead.
+        OSError, ValueError: sys.stdout or sys.stderr was closed; the job has been ended.
         InvalidArgumentError: an argument is wrong, or the function cannot be pickled.
         PeerFailedError: a rank has ended without a result, or rondarun cannot start the job.
     """

@@ -104,18 +104,24 @@ std::string SecretOf(absl::Span<const std::unique_ptr<RankReader>> ranks) {
 
 absl::StatusOr<pid_t> EndJob(absl::Span<const std::unique_ptr<RankReader>> ranks) {
   std::set<pid_t> parents;
+  std::set<pid_t> launchers;
   for (const std::unique_ptr<RankReader>& rank : ranks) {
-    if (const auto stat = ReadProcessStat(rank->identity().process.pid)) parents.insert(stat->parent);
+    const auto stat = ReadProcessStat(rank->identity().process.pid);
+    if (!stat) continue;  // it has ended
+    parents.insert(stat->parent);
+    launchers.insert(LauncherOf(rank->identity().process.pid));
   }
-  if (parents.size() != 1)
-    return absl::FailedPreconditionError("the ranks have no parent in common: end them yourself");
-  const pid_t launcher = *parents.begin();
-  const std::vector<std::string> command = WordsOf(launcher, "cmdline");
-  if (!IsRondarun(command)) {
-    return absl::FailedPreconditionError(absl::StrCat("the job's launcher is not rondarun but process ", launcher, ", ",
-                                                      absl::StrJoin(command, " "), ": end that one yourself"));
+  if (launchers.size() == 1 && *launchers.begin() == 0 && parents.size() == 1) {
+    const pid_t parent = *parents.begin();
+    return absl::FailedPreconditionError(absl::StrCat("the job's launcher is not rondarun but process ", parent, ", ",
+                                                      absl::StrJoin(WordsOf(parent, "cmdline"), " "),
+                                                      ": end that one yourself"));
   }
-  if (IsAgent(command)) {
+  if (launchers.size() != 1 || *launchers.begin() == 0) {
+    return absl::FailedPreconditionError("the ranks have no rondarun in common: end them yourself");
+  }
+  const pid_t launcher = *launchers.begin();
+  if (IsAgent(WordsOf(launcher, "cmdline"))) {
     return absl::FailedPreconditionError("the job's rondarun is on another host: end the job there");
   }
   if (kill(launcher, SIGTERM) != 0) return absl::ErrnoToStatus(errno, absl::StrCat("cannot signal process ", launcher));

@@ -5,13 +5,16 @@
 #include <time.h>
 #include <unistd.h>
 
+#include <filesystem>
 #include <fstream>
 #include <optional>
+#include <system_error>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
 #include "programs/options/arguments.h"
 #include "programs/options/shell_words.h"
 #include "runtime/base/files.h"
@@ -29,24 +32,26 @@ FlightTime TimeOf(uint64_t clock_ticks_since_boot) {
   return FlightNow() - (absl::DurationFromTimespec(now) - started);
 }
 
-// Returns the pid of the rondarun that is an ancestor of `process`, or 0 if there is none.
-pid_t LauncherOf(pid_t process) {
-  for (std::optional<ProcessStat> stat = ReadProcessStat(process); stat && stat->parent > 1;
-       stat = ReadProcessStat(stat->parent)) {
-    if (IsRondarun(WordsOf(stat->parent, "cmdline"))) return stat->parent;
-  }
-  return 0;
+bool IsProgramName(absl::string_view path) {
+  const absl::string_view name = path.substr(path.rfind('/') + 1);  // npos + 1 is 0
+  return name == "rondarun" || name == "horovodrun";                // make install links the second name
 }
 
-// Parses the options from the command line of the rondarun `launcher`, which must not be an agent. Relative file paths
-// are relative to the working directory of `launcher`.
-absl::StatusOr<LaunchOptions> OptionsIn(std::vector<std::string> words, pid_t launcher) {
+// Returns whether the process runs rondarun, by the name with which it was started, or by the name of its program.
+bool IsRondarun(pid_t process, const std::vector<std::string>& words) {
+  if (!words.empty() && IsProgramName(words[0])) return true;
+  std::error_code error;
+  const std::string program = std::filesystem::read_symlink(absl::StrCat("/proc/", process, "/exe"), error).string();
+  return IsProgramName(absl::StripSuffix(program, " (deleted)"));  // after an update of the installation
+}
+
+// Returns what the command line of the rondarun `launcher`, which must not be an agent, says about the job. Relative
+// file paths are relative to the working directory of `launcher`.
+JobWords JobWordsOf(std::vector<std::string> words, pid_t launcher) {
   words.erase(words.begin());
-  ArgumentSources sources = ArgumentSources::OfThisProcess();
-  sources.read_file = [launcher](const std::string& path) {
+  return FindJobWords(words, [launcher](const std::string& path) {
     return ReadFile(absl::StartsWith(path, "/") ? path : absl::StrCat("/proc/", launcher, "/cwd/", path));
-  };
-  return ParseArguments(words, sources);
+  });
 }
 
 std::string Printable(std::string text) {
@@ -65,13 +70,19 @@ std::vector<std::string> WordsOf(pid_t pid, const char* file_name) {
   return words;
 }
 
-bool IsRondarun(const std::vector<std::string>& words) {
-  return !words.empty() && (words[0] == "rondarun" || absl::EndsWith(words[0], "/rondarun"));
+pid_t LauncherOf(pid_t rank) {
+  pid_t agent = 0;
+  for (std::optional<ProcessStat> stat = ReadProcessStat(rank); stat && stat->parent > 1;
+       stat = ReadProcessStat(stat->parent)) {
+    const std::vector<std::string> words = WordsOf(stat->parent, "cmdline");
+    if (!IsRondarun(stat->parent, words)) continue;
+    if (!IsAgent(words)) return stat->parent;
+    if (agent == 0) agent = stat->parent;
+  }
+  return agent;
 }
 
-bool IsAgent(const std::vector<std::string>& words) {
-  return IsRondarun(words) && words.size() > 1 && words[1] == "--agent";
-}
+bool IsAgent(const std::vector<std::string>& words) { return words.size() > 1 && words[1] == "--agent"; }
 
 JobOrigin OriginOf(pid_t rank) {
   JobOrigin origin = {.command = Printable(ShellQuote(WordsOf(rank, "cmdline"))), .launcher = LauncherOf(rank)};
@@ -85,10 +96,9 @@ JobOrigin OriginOf(pid_t rank) {
     return origin;
   }
   if (launcher.empty()) return origin;  // it has ended meanwhile
-  const absl::StatusOr<LaunchOptions> options = OptionsIn(launcher, origin.launcher);
-  if (!options.ok() || options->command.empty()) return origin;
-  origin.name = options->name;
-  origin.command = Printable(ShellQuote(options->command));
+  const JobWords words = JobWordsOf(launcher, origin.launcher);
+  origin.name = words.name;
+  if (!words.command.empty()) origin.command = Printable(ShellQuote(words.command));
   return origin;
 }
 

@@ -16,8 +16,11 @@ namespace ronda {
 // list if the file cannot be read.
 std::vector<std::string> WordsOf(pid_t pid, const char* file_name);
 
-// Return whether a process with this command line is a rondarun, or an agent that a rondarun started on another host.
-bool IsRondarun(const std::vector<std::string>& words);
+// Returns the pid of the rondarun that started the job of the process `rank`: its nearest ancestor that is a rondarun,
+// but no agent. If there is none, returns the pid of the agent, whose rondarun is on another host. Otherwise returns 0.
+pid_t LauncherOf(pid_t rank);
+
+// Returns whether a rondarun with this command line is an agent, which another rondarun has started.
 bool IsAgent(const std::vector<std::string>& words);
 
 // Where a job came from, as far as /proc on this host shows it.
@@ -29,8 +32,8 @@ struct JobOrigin {
 };
 
 // Returns the origin of the job to which the process `rank` belongs. The job's name comes from the command line of
-// rondarun or its agent. So the monitor need not ask rondarun for the name, and the ranks' shared memory need not
-// contain it.
+// rondarun or its agent, or from the configuration file that the command line names. So the monitor need not ask
+// rondarun for the name, and the ranks' shared memory need not contain it.
 JobOrigin OriginOf(pid_t rank);
 
 }  // namespace ronda

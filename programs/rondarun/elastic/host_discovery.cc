@@ -10,6 +10,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "programs/options/hosts.h"
+#include "programs/options/shell_words.h"
 #include "programs/rondarun/supervise/child_process.h"
 #include "programs/rondarun/supervise/verdict.h"
 
@@ -70,11 +71,12 @@ void HostDiscovery::OnTime() {
   if (now < deadline_) return;
   deadline_ = now + options_.timeout;
   if (part_ != nullptr) {
+    is_killed_ = true;
     part_->Signal(SIGKILL);
     return;
   }
   auto part = std::make_unique<DiscoveryPart>(
-      ChildProcess::Options{.command = {options_.program}, .environment = options_.environment},
+      ChildProcess::Options{.command = options_.command, .environment = options_.environment},
       [this](absl::StatusOr<std::string> output) { OnEnd(std::move(output)); });
   JobPart* const started = part.get();
   const absl::Status status = supervision_.start(std::move(part));
@@ -85,6 +87,11 @@ void HostDiscovery::OnTime() {
 void HostDiscovery::OnEnd(absl::StatusOr<std::string> output) {
   part_ = nullptr;
   deadline_ = supervision_.clock->Now() + options_.period;
+  const bool is_killed = std::exchange(is_killed_, false);
+  if (!output.ok() && is_killed) {
+    return Say(
+        absl::StrCat("rondarun ended it, because it ran for more than ", absl::FormatDuration(options_.timeout)));
+  }
   if (!output.ok()) return Say(output.status().message());
   const auto listed = ParseDiscoveredHosts(*output, options_.slots_per_host);
   if (!listed.ok()) return Say(listed.status().message());
@@ -100,8 +107,8 @@ void HostDiscovery::OnEnd(absl::StatusOr<std::string> output) {
 void HostDiscovery::Say(absl::string_view problem) {
   if (problem == said_) return;
   said_ = std::string(problem);
-  supervision_.listener->Say(
-      absl::StrCat("--host-discovery-script ", options_.program, ": ", problem, "; the hosts stay as they are"));
+  supervision_.listener->Say(absl::StrCat("--host-discovery-script ", ShellQuote(options_.command), ": ", problem,
+                                          "; the hosts stay as they are"));
 }
 
 }  // namespace ronda

@@ -24,7 +24,7 @@ namespace ronda {
 class HostDiscovery {
  public:
   struct Options {
-    std::string program;
+    std::vector<std::string> command;            // the program and its arguments
     std::vector<std::string> environment;        // of the program, "NAME=value"
     int slots_per_host = 0;                      // for hosts listed without slots; 0: each host must have some
     absl::Duration period = absl::Seconds(1);    // from the end of a run to the next one
@@ -48,6 +48,7 @@ class HostDiscovery {
   const MemberSupervision supervision_;
   const OnHosts on_hosts_;
   JobPart* part_ = nullptr;                     // not owned; nullptr: it does not run now
+  bool is_killed_ = false;                      // this run
   absl::Time deadline_ = absl::InfinitePast();  // of the next run, or of this one
   std::string said_;                            // the last problem that the user has seen
   std::string hosts_;                           // the last list

@@ -42,12 +42,6 @@ bool AreOneTerminal() {
 
 std::string RankDirectory(const std::string& directory, RankId rank) { return absl::StrCat(directory, "/rank.", rank); }
 
-absl::StatusOr<UniqueFd> CreateFile(const std::string& path) {
-  UniqueFd file(open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
-  if (!file.valid()) return absl::ErrnoToStatus(errno, absl::StrCat("cannot create ", path));
-  return file;
-}
-
 // Returns 0, or the errno of the failed write.
 int WriteAll(int fd, absl::string_view bytes) {
   while (!bytes.empty()) {
@@ -57,6 +51,16 @@ int WriteAll(int fd, absl::string_view bytes) {
     bytes.remove_prefix(static_cast<size_t>(count));
   }
   return 0;
+}
+
+absl::StatusOr<UniqueFd> OpenFile(const std::string& path, int restart) {
+  const int old_content = restart == 0 ? O_TRUNC : O_APPEND;
+  UniqueFd file(open(path.c_str(), O_WRONLY | O_CREAT | old_content | O_CLOEXEC, 0666));
+  if (!file.valid()) return absl::ErrnoToStatus(errno, absl::StrCat("cannot create ", path));
+  if (restart == 0) return file;
+  const int error = WriteAll(file.get(), absl::StrCat("\nrondarun: restart ", restart, "\n"));
+  if (error != 0) return absl::ErrnoToStatus(error, absl::StrCat("cannot write to ", path));
+  return file;
 }
 
 }  // namespace
@@ -92,9 +96,11 @@ StandardOutput::StandardOutput()
       out_(STDOUT_FILENO),
       err_(STDERR_FILENO) {}
 
-absl::StatusOr<OutputFiles> OutputFiles::Create(const std::string& directory, const std::vector<RankId>& ranks) {
+absl::StatusOr<OutputFiles> OutputFiles::Create(const std::string& directory, const std::vector<RankId>& ranks,
+                                                int restart) {
   OutputFiles files;
   files.directory_ = directory;
+  files.restart_ = restart;
   for (const RankId rank : ranks) RONDA_RETURN_IF_ERROR(files.Add(rank));
   return files;
 }
@@ -108,7 +114,7 @@ absl::Status OutputFiles::Add(RankId rank) {
   std::array<UniqueFd, kStreamCount>& of_rank = files_[rank];
   for (const Stream stream : {Stream::kStdout, Stream::kStderr}) {
     RONDA_ASSIGN_OR_RETURN(of_rank[static_cast<size_t>(stream)],
-                           CreateFile(absl::StrCat(rank_directory, "/", Name(stream))));
+                           OpenFile(absl::StrCat(rank_directory, "/", Name(stream)), restart_));
   }
   return absl::OkStatus();
 }

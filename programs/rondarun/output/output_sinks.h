@@ -73,13 +73,16 @@ class StandardOutput {
 };
 
 // Copies the ranks' output to files, for --output-filename: DIR/rank.N/stdout and DIR/rank.N/stderr. Each file has
-// exactly the bytes that its rank printed. Files of an earlier job are overwritten.
+// exactly the bytes that its rank printed. Files of an earlier job are overwritten. If the launcher starts a job again,
+// the files keep the output of the earlier attempts, and a line "rondarun: restart 1" precedes that of the new one.
 //
 // Thread-compatible.
 class OutputFiles {
  public:
-  // Creates the directories and files. Errors: system errors, with the path.
-  static absl::StatusOr<OutputFiles> Create(const std::string& directory, const std::vector<RankId>& ranks);
+  // Creates the directories and files. `restart` counts how often the launcher has started this job again; 0: it is the
+  // first attempt. Errors: system errors, with the path.
+  static absl::StatusOr<OutputFiles> Create(const std::string& directory, const std::vector<RankId>& ranks,
+                                            int restart);
 
   // Creates the files of one more rank, if this object has files. Errors: those of Create.
   absl::Status Add(RankId rank);
@@ -93,6 +96,7 @@ class OutputFiles {
 
  private:
   std::string directory_;
+  int restart_ = 0;
   std::map<RankId, std::array<UniqueFd, kStreamCount>> files_;
 };
 

@@ -127,17 +127,21 @@ AgentPart::Options AgentOptions(const std::string& host, const LaunchOptions& op
           .binding = options.binding};
 }
 
-// Checks the discovery script of an elastic job. A path must refer to an executable file. A name without a slash is not
-// looked up here, but when the script is run.
-absl::Status CheckScript(const std::string& script) {
-  if (script.find('/') == std::string::npos || access(script.c_str(), X_OK) == 0) return absl::OkStatus();
-  return absl::NotFoundError(absl::StrCat("--host-discovery-script ", script, ": ",
-                                          errno == EACCES ? "it is not executable; chmod +x it" : "there is none"));
-}
-
-HostDiscovery::Options DiscoveryOf(const ElasticOptions& elastic, const LaunchFacts& facts) {
-  return {
-      .program = elastic.discovery_script, .environment = facts.environment, .slots_per_host = elastic.slots_per_host};
+// Returns the command of an elastic job's discovery script: the name of a file, or a command line. A path must refer to
+// an executable file. A name without a slash is not looked up here, but when the script is run.
+absl::StatusOr<Words> DiscoveryCommand(const std::string& script) {
+  constexpr absl::string_view kOption = "--host-discovery-script ";
+  Words command = {script};
+  if (access(script.c_str(), F_OK) != 0) {
+    absl::StatusOr<Words> words = SplitShellWords(script);
+    if (!words.ok()) return absl::InvalidArgumentError(absl::StrCat(kOption, script, ": ", words.status().message()));
+    if (!words->empty()) command = *std::move(words);
+  }
+  const std::string& program = command.front();
+  if (program.find('/') == std::string::npos || access(program.c_str(), X_OK) == 0) return command;
+  return absl::NotFoundError(absl::StrCat(kOption, script, ": ",
+                                          errno == EACCES ? absl::StrCat(program, " is not executable; chmod +x it")
+                                                          : absl::StrCat("there is no ", program)));
 }
 
 }  // namespace
@@ -206,9 +210,10 @@ absl::StatusOr<JobPlan> PlanElasticSshJob(const LaunchOptions& asked, const Laun
       plan.commands.push_back(ShellQuote(CommandFor(host.host, options, facts)));
     }
   } else {
-    RONDA_RETURN_IF_ERROR(CheckScript(options.elastic->discovery_script));
-    elastic.discovery = DiscoveryOf(*options.elastic, facts);
-    plan.commands.push_back(ShellQuote(absl::string_view(options.elastic->discovery_script)));
+    RONDA_ASSIGN_OR_RETURN(const Words command, DiscoveryCommand(options.elastic->discovery_script));
+    elastic.discovery = {
+        .command = command, .environment = facts.environment, .slots_per_host = options.elastic->slots_per_host};
+    plan.commands.push_back(ShellQuote(command));
   }
   Words common = CommonVariables(options, facts, &plan.notes);
   common.push_back(absl::StrCat("RONDA_JOB_ID=", facts.job_id));

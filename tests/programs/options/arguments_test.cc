@@ -467,5 +467,20 @@ TEST(ConfigArgumentsTest, AFileThatCannotBeReadIsNamed) {
   EXPECT_EQ(std::string(options.status().message()), "--config-file g.yaml: No such file or directory");
 }
 
+TEST(FindJobWordsTest, NameAndCommandAreFoundWithoutOtherFilesAndTheEnvironment) {
+  const auto read_file = [](const std::string& path) -> absl::StatusOr<std::string> {
+    if (path == "good.yaml") return "name: of-file\n";
+    return absl::NotFoundError(path);
+  };
+  const JobWords words = FindJobWords({"--hostfile", "/dev/fd/63", "--name", "slurmy", "x", "--name", "y"}, read_file);
+  EXPECT_EQ(words.name, "slurmy");
+  EXPECT_THAT(words.command, ElementsAre("x", "--name", "y"));
+  EXPECT_EQ(FindJobWords({"--config-file", "good.yaml", "x"}, read_file).name, "of-file");
+  EXPECT_EQ(FindJobWords({"--config-file", "good.yaml", "--job-id", "of-words", "x"}, read_file).name, "of-words");
+  EXPECT_EQ(FindJobWords({"--config-file", "gone.yaml", "--name", "of-words", "x"}, read_file).name, "of-words");
+  EXPECT_EQ(FindJobWords({"-np", "2", "x"}, read_file).name, "");
+  EXPECT_THAT(FindJobWords({"--no-such-option", "x"}, read_file).command, IsEmpty());
+}
+
 }  // namespace
 }  // namespace ronda

@@ -37,6 +37,9 @@ TEST(HorovodVariablesTest, EachTwinIsTakenWithItsUnit) {
       {{{"HOROVOD_FUSION_THRESHOLD", "134217728"}}, {{"RONDA_FUSION_THRESHOLD", "128MiB"}}},
       {{{"HOROVOD_FUSION_THRESHOLD", "1000001"}}, {{"RONDA_FUSION_THRESHOLD", "1000001"}}},
       {{{"HOROVOD_FUSION_THRESHOLD", "0"}}, {{"RONDA_FUSION_THRESHOLD", "0MiB"}}},
+      {{{"HOROVOD_FUSION_THRESHOLD", "1"}}, {{"RONDA_FUSION_THRESHOLD", "1"}}},
+      {{{"HOROVOD_FUSION_THRESHOLD", "1099511627776"}}, {{"RONDA_FUSION_THRESHOLD", "1048576MiB"}}},
+      {{{"HOROVOD_FUSION_THRESHOLD", "1099511627775"}}, {{"RONDA_FUSION_THRESHOLD", "1099511627775"}}},
       {{{"HOROVOD_CYCLE_TIME", "2.5"}}, {{"RONDA_CYCLE_TIME", "2.5ms"}}},
       {{{"HOROVOD_CACHE_CAPACITY", "2048"}}, {{"RONDA_CACHE_CAPACITY", "2048"}}},
       {{{"HOROVOD_AUTOTUNE", "1"}, {"HOROVOD_AUTOTUNE_LOG", "a.csv"}, {"HOROVOD_AUTOTUNE_STEPS_PER_SAMPLE", "20"}},
@@ -93,7 +96,8 @@ TEST(HorovodVariablesTest, AWrongValueNamesTheVariable) {
   const std::vector<std::pair<Variables, std::string>> cases = {
       {{{"HOROVOD_CYCLE_TIME", "1ms"}}, "HOROVOD_CYCLE_TIME: --cycle-time-ms takes a number of milliseconds"},
       {{{"HOROVOD_FUSION_THRESHOLD", "64MiB"}}, "HOROVOD_FUSION_THRESHOLD=\"64MiB\": should be a number of bytes"},
-      {{{"HOROVOD_FUSION_THRESHOLD", "99999999999999999"}}, "HOROVOD_FUSION_THRESHOLD: --fusion-threshold-mb takes"},
+      {{{"HOROVOD_FUSION_THRESHOLD", "99999999999999999"}},
+       "HOROVOD_FUSION_THRESHOLD=\"99999999999999999\": should be a number of bytes from 0 to 1099511627776, such as"},
       {{{"HOROVOD_AUTOTUNE", "true"}}, "HOROVOD_AUTOTUNE=\"true\": should be 0 or 1"},
       {{{"HOROVOD_LOG_LEVEL", "loud"}}, "HOROVOD_LOG_LEVEL: --log-level takes"}};
   for (const auto& [environment, error] : cases) {

@@ -137,9 +137,15 @@ TEST(ParseDiscoveredHostsTest, ReadsALineAHost) {
                                   HostSlots{"10.0.0.1", 4}));
 }
 
+TEST(ParseDiscoveredHostsTest, LeavesOutHostsWithoutSlots) {
+  const auto hosts = ParseDiscoveredHosts("alpha:2\nbeta:0\n[fd00::1]:0", 0);
+  ASSERT_TRUE(hosts.ok()) << hosts.status();
+  EXPECT_THAT(*hosts, ElementsAre(HostSlots{"alpha", 2}));
+}
+
 TEST(ParseDiscoveredHostsTest, RefusesWhatIsNoList) {
   for (const char* text :
-       {"", "# none\n", "alpha", "alpha:0", "alpha:x", "-oProxyCommand=x:2", "alpha:2\nalpha:1", "a b"}) {
+       {"", "# none\n", "alpha", "alpha:0", "alpha:x", "alpha:-1", "-oProxyCommand=x:2", "alpha:2\nalpha:1", "a b"}) {
     EXPECT_EQ(ParseDiscoveredHosts(text, 0).status().code(), absl::StatusCode::kInvalidArgument) << text;
   }
   EXPECT_THAT(ParseDiscoveredHosts("alpha", 0).status().message(), HasSubstr("--slots-per-host; got \"alpha\""));

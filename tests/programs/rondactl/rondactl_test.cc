@@ -399,10 +399,26 @@ TEST(RondactlTest, StopNamesAnotherLauncher) { ExpectRankProgramSucceeds("steps_
 void SaysItsJobAndStepsOn() {
   init();
   if (rank() == 0) {
-    printf("job %s\n", OwnJob().c_str());
+    const char* const job = getenv("RONDA_JOB_ID");  // null in a job over ssh
+    printf("job %s\n", job == nullptr ? "" : job);
     fflush(stdout);
   }
   StepUntil([] { return false; }, [] { absl::SleepFor(absl::Milliseconds(1)); });
+}
+
+TEST(RondactlTest, StopEndsAJobWhoseRanksAreNoChildrenOfRondarun) {
+  const std::string program = absl::StrCat(std::filesystem::read_symlink("/proc/self/exe").string(),
+                                           " --rank_program=says_its_job_and_steps_on");
+  const std::vector<std::vector<std::string>> commands = {
+      {"-np", "2", "sh", "-c", program + "; echo over"},
+      {"-np", "1", "-H", "localhost:1", "--launcher", "ssh", "sh", "-c", "exec " + program}};
+  for (const std::vector<std::string>& command : commands) {
+    LauncherRun run(command);
+    run.WaitForOut("job ");
+    EXPECT_THAT(Rondactl(absl::StrCat("stop ", run.pid())),
+                HasSubstr(absl::StrCat("rondarun, process ", run.pid(), ", has been told to end the job")));
+    EXPECT_EQ(run.Finish(), 128 + SIGTERM);
+  }
 }
 
 TEST(RondactlTest, StopEndsAJobOfRondarun) {

@@ -2,6 +2,7 @@
 
 """Tests which values JaxState keeps and sends, in a job that neither loses nor gains ranks."""
 
+import collections
 import typing
 
 import jax
@@ -87,6 +88,13 @@ class StateTest(Case):
         state.tree["numpy"] += 1  # the commit has arrays of its own
         state.restore()
         self.assert_equal(state.tree, tree(2))
+
+    def test_changes_of_leaves_in_place_last_only_if_they_are_committed(self):
+        counts = collections.Counter(seen=1)  # a leaf, because JAX does not know the class
+        state = elastic.JaxState(tree={"counts": counts, "w": jnp.zeros(1)})
+        state.tree["counts"]["seen"] = 2
+        state.restore()
+        self.assertEqual(state.tree["counts"]["seen"], 1)
 
     def test_programs_may_donate_the_arrays_of_the_state(self):
         step = jax.jit(lambda w: w + 1, donate_argnums=0)

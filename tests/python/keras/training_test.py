@@ -283,6 +283,23 @@ class ElasticTest(unittest.TestCase):
         alone = weights_alone(keras.optimizers.SGD(0.05), epochs=2)
         np.testing.assert_allclose(weights_of(model), alone, atol=1e-5)
 
+    def test_a_planned_change_keeps_steps_that_are_not_committed(self):
+        model, seen = model_of(keras.optimizers.SGD(0.05), seed=7 + RANK), []
+
+        @hvd.elastic.run
+        def train(state):
+            seen.append(state.epoch)
+            if len(seen) == 1:
+                state.epoch = 3
+                model.set_weights([np.full_like(each, 3) for each in model.get_weights()])
+                raise hvd.elastic.HostsUpdatedInterrupt
+
+        state = hvd.elastic.KerasState(model, epoch=0)
+        train(state)
+        self.assertEqual(seen, [0, 3])
+        state.restore()
+        self.assertEqual((state.epoch, {*weights_of(model)}), (3, {3.0}))
+
     def test_a_model_without_variables_is_refused(self):
         with self.assertRaisesRegex(ValueError, "has no variables yet: give it an Input"):
             hvd.elastic.KerasState(keras.Sequential([keras.layers.Dense(1)]))

@@ -103,6 +103,23 @@ class ElasticTest(Case):
         state.restore()
         self.assertEqual((float(variable), state.step), (5.0, 5))
 
+    def test_a_planned_change_keeps_steps_that_are_not_committed(self):
+        variable, seen = tf.Variable(0.0), []
+
+        @elastic.run
+        def train(state):
+            seen.append((float(variable), state.step))
+            if len(seen) == 1:
+                variable.assign(3.0)
+                state.step = 3
+                raise elastic.HostsUpdatedInterrupt
+
+        state = elastic.TensorFlowState([variable], step=0)
+        train(state)
+        self.assertEqual(seen, [(0.0, 0), (3.0, 3)])
+        state.restore()
+        self.assertEqual((float(variable), state.step), (3.0, 3))
+
     def test_training_goes_on_after_an_error_inside_a_function(self):
         variable, attempts = tf.Variable(1.0), []
 

@@ -119,6 +119,36 @@ DEVICES = """
     hvd.shutdown()
 """
 
+# One member dies in step 5, and another one in the callback that follows.
+RESETS = """
+    import os, signal
+    import torch
+    import ronda.torch as hvd
+    from ronda.torch import elastic
+
+    hvd.init()
+
+    def reset():
+        if os.environ["PLAN"] == "in reset":
+            os.kill(os.getpid(), signal.SIGKILL)
+        hvd.allreduce(torch.ones(1), name="reset")
+
+    @elastic.run
+    def train(state):
+        while state.batch < 10:
+            hvd.allreduce(torch.ones(1), name="step")
+            if state.batch == 5 and os.environ["PLAN"] == "in step 5":
+                os.kill(os.getpid(), signal.SIGKILL)
+            state.batch += 1
+            state.commit()
+
+    state = elastic.ObjectState(batch=0)
+    state.register_reset_callbacks([reset])
+    train(state)
+    print("finished", hvd.size(), state.batch)
+    hvd.shutdown()
+"""
+
 
 class Launcher:
     """Assigns ranks to the members in the order in which they started."""
@@ -257,6 +287,15 @@ class ElasticTest(unittest.TestCase):
         self.assertEqual(len(results), 3, finished)
         self.assertEqual(len({each[2] for each in results}), 1)
         self.assertEqual(results[0][2], weights_of_one_rank())
+
+    def test_a_rank_dies_in_a_reset_callback_of_another_failure(self) -> None:
+        launcher = Launcher(command=[ronda_test.program(RESETS)])
+        for plan in ("", "in step 5", "in reset"):
+            launcher.start(plan)
+        finished = launcher.run()
+        self.assertEqual(launcher.sizes, [3, 2, 1], finished)
+        self.assertEqual([each.code for each in finished], [0, -9, -9], finished)
+        self.assertEqual(finished[0].out, "finished 1 10\n")
 
     def test_optimizer_of_a_single_member_averages_when_the_job_has_grown(self) -> None:
         launcher = Launcher(command=[ronda_test.program(GROWING)])

@@ -6,8 +6,10 @@ import collections
 import copy
 import dataclasses
 import inspect
+import threading
 import unittest
 
+import ronda
 import ronda.torch as hvd
 import torch
 from ronda.torch.elastic.state import get_handler_registry
@@ -203,6 +205,63 @@ class ElasticTest(unittest.TestCase):
             self.assertTrue(torch.equal(each, weight))
         self.assertEqual(state.optimizer.param_groups[0]["lr"], 0.1)
 
+    def test_a_failed_reset_is_repeated(self):
+        state, runs, resets = self.make_state(), [], []
+
+        def reset():
+            resets.append(state.epoch)
+            if len(resets) == 1:
+                raise hvd.HorovodInternalError("made up")
+            if len(resets) == 2:
+                raise hvd.elastic.HostsUpdatedInterrupt(skip_sync=True)
+
+        state.register_reset_callbacks([reset])
+
+        @hvd.elastic.run
+        def train(state):
+            runs.append(state.epoch)
+            state.epoch = 7 + hvd.rank()  # not committed
+            if len(runs) == 1:
+                raise hvd.HorovodInternalError("made up")
+
+        train(state)
+        self.assertEqual((runs, resets), ([0, 0], [0, 0, 0]))
+
+    def test_a_planned_change_keeps_steps_that_are_not_committed(self):
+        state, seen = self.make_state(), []
+        state.epoch = 5 + hvd.rank()  # as from a checkpoint, after the state was made
+
+        @hvd.elastic.run
+        def train(state):
+            seen.append((state.epoch, state.model.weight[0, 0].item(), state.sampler.epoch))
+            if len(seen) == 1:
+                state.epoch += 1
+                with torch.no_grad():
+                    state.model.weight.fill_(6.0)
+                state.sampler.set_epoch(6)
+                raise hvd.elastic.HostsUpdatedInterrupt
+
+        train(state)
+        self.assertEqual(seen[0][0], 5)
+        self.assertEqual(seen[1], (6, 6.0, 6))
+        state.restore()
+        self.assertEqual((state.epoch, state.model.weight[0, 0].item()), (6, 6.0))
+
+    def test_a_failed_sync_leaves_one_state(self):
+        state = self.make_state()
+        state.sync()
+        state.epoch = 3
+        with torch.no_grad():
+            state.model.weight.fill_(3.0)
+
+        def fail(value, *root):
+            raise hvd.HorovodInternalError("made up")
+
+        state._bcast_object = fail
+        self.assertRaisesRegex(hvd.HorovodInternalError, "made up", state.sync)
+        state.restore()
+        self.assertEqual((state.epoch, state.model.weight[0, 0].item()), (3, 3.0))
+
     def test_errors_of_the_program_pass_through(self):
         @hvd.elastic.run
         def train(state):
@@ -223,6 +282,40 @@ class ElasticTest(unittest.TestCase):
         state.model = torch.nn.Linear(1, 1)
         state.commit()
         self.assertEqual(len(get_handler_registry()), 3)
+
+    def test_changes_in_place_last_only_if_they_are_committed(self):
+        for kind in (hvd.elastic.ObjectState, hvd.elastic.TorchState):
+            state = kind(losses=[], tensor=torch.zeros(1), best={"loss": [9]})
+            state.losses.append(0)
+            state.restore()
+            self.assertEqual(state.losses, [])
+            for loss in (1, 2):
+                state.losses.append(loss)
+                state.tensor += 1
+                state.best["loss"][0] -= 1
+                if loss == 1:
+                    state.save()
+            for _ in range(2):
+                state.restore()
+                self.assertEqual((state.losses, state.best), ([1], {"loss": [8]}))
+                self.assertEqual(state.tensor.item(), 1.0)
+                state.losses.append(7)
+
+    def test_a_schedule_stays_that_of_the_optimizer(self):
+        optimizer = torch.optim.SGD(torch.nn.Linear(2, 2).parameters(), lr=1.0)
+        schedule = torch.optim.lr_scheduler.StepLR(optimizer, step_size=1, gamma=0.5)
+        state = hvd.elastic.TorchState(optimizer=optimizer, schedule=schedule)
+        optimizer.step()
+        state.schedule.step()
+        state.restore()
+        self.assertIs(state.schedule.optimizer, optimizer)
+        self.assertEqual((state.schedule.last_epoch, optimizer.param_groups[0]["lr"]), (0, 1.0))
+
+    def test_an_attribute_that_cannot_be_copied_is_named(self):
+        with self.assertRaisesRegex(
+            ronda.InvalidArgumentError, "TorchState: the attribute lock cannot be copied .*: keep"
+        ):
+            hvd.elastic.TorchState(lock=threading.Lock())
 
     def test_sampler(self):
         size, rank = hvd.size(), hvd.rank()

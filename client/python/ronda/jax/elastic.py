@@ -15,6 +15,7 @@ def train(state):
 from __future__ import annotations
 
 import contextlib
+import copy
 import dataclasses
 import math
 from typing import Any
@@ -38,9 +39,10 @@ __all__ = ["HostsUpdatedInterrupt", "JaxState", "ObjectState", "State", "run"]
 class JaxState(ObjectState):
     """Attributes that are pytrees: parameters, optimizer state, keys, numbers, Python objects.
 
-    A commit copies the arrays, so programs may donate the state's arrays. Arrays keep their types,
-    weak types and devices. A new rank must start with trees of the same structure. sync() gives it
-    the values, shapes and types. If an attribute has no arrays, sync() pickles the whole attribute.
+    A commit copies the attributes, so programs may donate the state's arrays. Arrays keep their
+    types, weak types and devices. A new rank must start with trees of the same structure. sync()
+    gives it the values, shapes and types. If an attribute has no arrays, sync() pickles the whole
+    attribute.
     """
 
     def __init__(self, **kwargs: Any) -> None:
@@ -58,7 +60,7 @@ class JaxState(ObjectState):
             InvalidArgumentError: an array of the state was donated to a program.
         """
         self._wait()
-        self._saved_state = {name: _copy(tree) for name, tree in self._attributes().items()}
+        super().save()
 
     def commit(self) -> None:
         """Saves the current state in memory, for a later restore(). First waits for the programs
@@ -81,8 +83,7 @@ class JaxState(ObjectState):
     def restore(self) -> None:
         """Waits for this rank's programs, and then returns to the last saved state."""
         wait_for_programs()
-        for name, tree in self._saved_state.items():
-            setattr(self, name, _copy(tree))
+        super().restore()
 
     def reset(self) -> None:
         """If this process's rank or the number of ranks has changed, makes JAX recompile its
@@ -111,8 +112,11 @@ class JaxState(ObjectState):
             setattr(self, name, _broadcast(name, own[name], sent[name], self._source))
         self.save()
 
-    def _attributes(self) -> dict[str, Any]:
-        return {name: getattr(self, name) for name in self._saved_state}
+    def _copy(self, value: Any, known: dict[int, Any]) -> Any:
+        def copy_leaf(leaf: Any) -> Any:
+            return leaf.copy() if _is_array(leaf) else copy.deepcopy(leaf, known)
+
+        return jax.tree_util.tree_map(copy_leaf, value)
 
     def _wait(self) -> None:
         """Waits for the state's arrays. Raises an error for donated arrays, because their values
@@ -139,11 +143,6 @@ def _is_array(leaf: Any) -> bool:
 
 def _arrays_of(tree: Any) -> list[Any]:
     return [leaf for leaf in jax.tree_util.tree_leaves(tree) if _is_array(leaf)]
-
-
-def _copy(tree: Any) -> Any:
-    """Returns a copy of the tree, which has copies of the arrays, but shares the other leaves."""
-    return jax.tree_util.tree_map(lambda leaf: leaf.copy() if _is_array(leaf) else leaf, tree)
 
 
 @dataclasses.dataclass(frozen=True)

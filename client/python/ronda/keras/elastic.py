@@ -60,6 +60,9 @@ class KerasState(ObjectState):
             self.model.jax_state_sync()
         return variables_of(self.model, self.optimizer)
 
+    def _shared(self) -> list[Any]:
+        return [self.model, self.optimizer]
+
     def _save_variables(self) -> None:
         self._values = [np.array(keras.ops.convert_to_numpy(each)) for each in self._variables()]
 
@@ -75,9 +78,10 @@ class KerasState(ObjectState):
         super().restore()
 
     def sync(self) -> None:
-        """Copies rank 0's state, or the newest commit, to all ranks, and saves it."""
+        """Copies the current state of rank 0, or of the rank with the newest commit, to all ranks,
+        and saves it.
+        """
         broadcast_variables(self._variables(), *(self._root() or (0,)))
-        self._save_variables()
         super().sync()
 
 

@@ -38,6 +38,9 @@ class TensorFlowState(ObjectState):
         self._save_variables()
         super().__init__(**kwargs)
 
+    def _shared(self) -> list[Any]:
+        return self.variables
+
     def _save_variables(self) -> None:
         self._values = [each.numpy().copy() for each in self.variables]
 
@@ -53,9 +56,10 @@ class TensorFlowState(ObjectState):
         super().restore()
 
     def sync(self) -> None:
-        """Copies rank 0's state, or the newest commit, to all ranks, and saves it."""
+        """Copies the current state of rank 0, or of the rank with the newest commit, to all ranks,
+        and saves it.
+        """
         broadcast_variables(self.variables, *(self._root() or (0,)))
-        self._save_variables()
         super().sync()
 
 

@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <csignal>
 #include <memory>
 #include <optional>
 #include <string>
@@ -26,14 +27,14 @@ using ::testing::IsEmpty;
 // The process of a program that has printed `output` and has ended.
 class EndedProcess final : public ChildProcess {
  public:
-  explicit EndedProcess(const std::string& output, int exit_code)
+  explicit EndedProcess(const std::string& output, End end)
       : ChildProcess(1, UniqueFd(), "", {.input = UniqueFd(), .outputs = {PipeWith(output), PipeWith("")}}),
-        exit_code_(exit_code) {}
+        end_(end) {}
 
   void SignalGroup(int) const override {}
   void SignalAlone(int) const override {}
   std::optional<int> NextMotion() const override { return std::nullopt; }
-  End Collect() override { return {.exit_code = exit_code_}; }
+  End Collect() override { return end_; }
 
  private:
   static UniqueFd PipeWith(const std::string& text) {
@@ -44,7 +45,7 @@ class EndedProcess final : public ChildProcess {
     return UniqueFd(ends[0]);
   }
 
-  const int exit_code_;
+  const End end_;
 };
 
 class SaidLines final : public JobListener {
@@ -74,15 +75,27 @@ class HostDiscoveryTest : public ::testing::Test, private ProcessStarter {
       part_ = std::move(part);
       return part_->Start(*this, &said_);
     };
-    discovery_.emplace(HostDiscovery::Options{.program = "discover", .environment = {}, .slots_per_host = 1},
+    discovery_.emplace(HostDiscovery::Options{.command = {"discover"}, .environment = {}, .slots_per_host = 1},
                        supervision_, [this](const std::vector<JobMembership::Host>&) { ++changes_; });
   }
 
   // Lets a run of the program print `output` and end. Returns what the user sees.
   std::vector<std::string> Run(const std::string& output, int exit_code = 0) {
     output_ = output;
-    exit_code_ = exit_code;
+    end_ = {.exit_code = exit_code};
     clock_.Advance(absl::Seconds(1));
+    discovery_->OnTime();
+    part_->Collect();
+    return said_.Take();
+  }
+
+  // Lets a run of the program take longer than it may. Returns what the user sees.
+  std::vector<std::string> RunTooLong() {
+    output_ = "";
+    end_ = {.exit_code = -1, .signal = SIGKILL};
+    clock_.Advance(absl::Seconds(1));
+    discovery_->OnTime();
+    clock_.Advance(absl::Minutes(1));
     discovery_->OnTime();
     part_->Collect();
     return said_.Take();
@@ -92,7 +105,7 @@ class HostDiscoveryTest : public ::testing::Test, private ProcessStarter {
 
  private:
   absl::StatusOr<std::unique_ptr<ChildProcess>> Start(const ChildProcess::Options&) const override {
-    return std::make_unique<EndedProcess>(output_, exit_code_);
+    return std::make_unique<EndedProcess>(output_, end_);
   }
 
   testing::FakeClock clock_;
@@ -100,7 +113,7 @@ class HostDiscoveryTest : public ::testing::Test, private ProcessStarter {
   MemberSupervision supervision_;
   std::unique_ptr<JobPart> part_;
   std::string output_;
-  int exit_code_ = 0;
+  ChildProcess::End end_;
   int changes_ = 0;
   std::optional<HostDiscovery> discovery_;
 };
@@ -119,6 +132,11 @@ TEST_F(HostDiscoveryTest, FailureIsToldAgainAfterASuccess) {
   EXPECT_THAT(Run("", 3), IsEmpty()) << "the same failure";
   EXPECT_THAT(Run("a\n"), IsEmpty());
   EXPECT_THAT(Run("", 3), ElementsAre(HasSubstr("exit")));
+}
+
+TEST_F(HostDiscoveryTest, RunThatTakesTooLongIsToldAsThat) {
+  EXPECT_THAT(RunTooLong(), ElementsAre(HasSubstr("rondarun ended it, because it ran for more than 1m; the hosts")));
+  EXPECT_THAT(Run("", 3), ElementsAre(HasSubstr("exited with code 3")));
 }
 
 TEST_F(HostDiscoveryTest, ListWithoutHostsIsToldFromTheFirstRun) {

@@ -151,11 +151,31 @@ TEST(ElasticSshPlanTest, AProgramMayListTheHosts) {
   const auto plan = PlanElasticSshJob(options, Facts());
   ASSERT_TRUE(plan.ok()) << plan.status();
   EXPECT_TRUE(plan->elastic->membership.hosts.empty());
-  EXPECT_EQ(plan->elastic->discovery->program, "/bin/sh");
+  EXPECT_THAT(plan->elastic->discovery->command, ElementsAre("/bin/sh"));
   EXPECT_EQ(plan->elastic->discovery->slots_per_host, 3);
   options.elastic->discovery_script = "/bin/no-such-program";
   EXPECT_THAT(PlanElasticSshJob(options, Facts()).status().message(),
-              HasSubstr("--host-discovery-script /bin/no-such-program: there is none"));
+              HasSubstr("--host-discovery-script /bin/no-such-program: there is no /bin/no-such-program"));
+}
+
+TEST(ElasticSshPlanTest, AProgramThatListsTheHostsMayHaveArguments) {
+  LaunchOptions options = Elastic();
+  options.elastic->discovery_script = "/bin/sh -c 'echo alpha:2'";
+  const auto plan = PlanElasticSshJob(options, Facts());
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  EXPECT_THAT(plan->elastic->discovery->command, ElementsAre("/bin/sh", "-c", "echo alpha:2"));
+  options.elastic->discovery_script = "/bin/no-such-program 1";
+  EXPECT_THAT(PlanElasticSshJob(options, Facts()).status().message(), HasSubstr("there is no /bin/no-such-program"));
+  options.elastic->discovery_script = "/bin/sh 'open";
+  EXPECT_THAT(PlanElasticSshJob(options, Facts()).status().message(), HasSubstr("--host-discovery-script /bin/sh 'o"));
+
+  const std::string blank = ::testing::TempDir() + "/list hosts";
+  ASSERT_EQ(symlink("/bin/sh", blank.c_str()), 0);
+  options.elastic->discovery_script = blank;
+  const auto of_file = PlanElasticSshJob(options, Facts());
+  unlink(blank.c_str());
+  ASSERT_TRUE(of_file.ok()) << of_file.status();
+  EXPECT_THAT(of_file->elastic->discovery->command, ElementsAre(blank));
 }
 
 }  // namespace

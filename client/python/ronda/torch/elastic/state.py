@@ -100,7 +100,7 @@ class TorchState(ObjectState):
         state = TorchState(model=model, optimizer=optimizer, epoch=0, batch=0)
 
     Attributes that have a handler (models, optimizers, samplers) are saved, restored and
-    synchronized in place. Other attributes are treated as Python objects.
+    synchronized in place. Other attributes are treated as Python objects, and copied.
     """
 
     _handlers: dict[str, StateHandler] = {}
@@ -142,7 +142,12 @@ class TorchState(ObjectState):
         super().restore()
 
     def sync(self) -> None:
-        """Copies rank 0's state, or the newest commit, to all ranks, and saves it."""
+        """Copies the current state of rank 0, or of the rank with the newest commit, to all ranks,
+        and saves it.
+        """
+        # Handlers save their parts one by one. If a rank dies between two of them, the other ranks
+        # restore all parts of this state.
+        self.save()
         for handler in self._handlers.values():
             handler.sync(*self._root())
         super().sync()
@@ -152,6 +157,9 @@ class TorchState(ObjectState):
         for handler in self._handlers.values():
             if isinstance(handler, SamplerStateHandler):
                 handler.value.reset()
+
+    def _shared(self) -> list[Any]:
+        return [handler.value for handler in self._handlers.values()]
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name in self._handlers:
