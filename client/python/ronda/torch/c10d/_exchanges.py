@@ -18,19 +18,17 @@ from ronda._library import native
 from ronda.errors import DeadlineError
 from ronda.torch import _tensors
 from ronda.torch.c10d import _layout, _versions
-from ronda.torch.c10d._collectives import (
+from ronda.torch.c10d._collectives import _list, _only, _root
+from ronda.torch.c10d._lane import gpu_tensor
+from ronda.torch.c10d._lane_exchanges import LaneExchanges
+from ronda.torch.c10d._submission import (
     _by_lane,
     _Call,
     _coalesced,
     _collective,
     _collective_of_engine,
-    _list,
-    _only,
     _refused_for_all,
-    _root,
 )
-from ronda.torch.c10d._lane import gpu_tensor
-from ronda.torch.c10d._lane_exchanges import LaneExchanges
 from ronda.torch.c10d._work import Work
 
 Tensor = torch.Tensor
