@@ -184,6 +184,8 @@ class Submitter:
 
         def finish() -> None:
             for work in works:
+                work.settle()
+            for work in works:
                 work.wait()
 
         whole = Work("coalesced operations", handles, tensors, finish, parts=works)

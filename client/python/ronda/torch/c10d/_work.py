@@ -81,7 +81,9 @@ class Work(_Base):  # type: ignore[misc]
             process_set: the process set of the collective, or None for a message.
             source: returns the rank in the group that sent the received tensor. Called after the
                 operations have ended.
-            parts: the Works that own the handles, if this Work does not own them.
+            parts: the Works that own the handles, if this Work does not own them. This Work ends
+                only through its parts: `finish` ends them, also after an error, and raises their
+                error.
             ended: called once, when the collective and `finish` have ended, with or without an
                 error.
             error: the reason why the collective has already failed.
@@ -103,7 +105,7 @@ class Work(_Base):  # type: ignore[misc]
         self._parts = parts
         self._ended = ended
         self._lock = threading.Lock()
-        self._is_over = not handles or error is not None
+        self._is_over = error is not None or not (handles or parts)
         # For tensors on a GPU, _origin is the stream of the submission, and _finished is an event
         # after _finish().
         used = [*tensors, *inputs]
@@ -172,7 +174,9 @@ class Work(_Base):  # type: ignore[misc]
         # tensors for later work on this stream.
         streams = [] if self._origin is None else [self._origin, _tensors.current_stream()]
         limit_s = timeout_s if timeout_s > 0 else -1.0
-        for handle in self.handles:
+        for part in self._parts:
+            part._synchronize(timeout_s)
+        for handle in () if self._parts else self.handles:
             try:
                 if streams:
                     is_over = native.synchronize_on_stream(handle, streams[0], limit_s)
@@ -314,7 +318,7 @@ class Work(_Base):  # type: ignore[misc]
 
     def _advance(self, index: int, status: int, message: str | None) -> None:
         """Called when the operations before `index` have ended, the last of them with `status`."""
-        if status != 0:
+        if status != 0 and not self._parts:
             self._error = self._error or in_torchs_words(native.error(status, message or ""))
         if index == len(self.handles):
             self._conclude_on_side_stream()
