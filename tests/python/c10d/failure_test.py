@@ -97,6 +97,15 @@ class FailureTest(unittest.TestCase):
         """
         self.check_after_failure(source, ["PeerFailedError: rank 1"] * 3)
 
+    def test_messages_after_a_failure(self):
+        """A receive returns a Work with the failure, as a send does."""
+        source = """
+    works = [group.recv([torch.ones(4)], 1, 0), group.recv_anysource([torch.ones(4)], 0)]
+    for work in [*works, group.send([torch.ones(4)], 1, 0)]:
+        print(failure(work.wait), work.source_rank(), flush=True)
+        """
+        self.check_after_failure(source, ["PeerFailedError: rank 1"] * 3)
+
     def test_another_place_than_the_jobs(self):
         source = """
             import torch.distributed as dist

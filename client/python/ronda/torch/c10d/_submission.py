@@ -241,7 +241,7 @@ class Submitter:
             _layout.all_of([_row_check(what, handles, calls), finish]),
             number=self._submitted,
             process_set=None if what in _MESSAGES else self._set,
-            source=None if source is None else functools.partial(source, handles[0]),
+            source=functools.partial(source, handles[0]) if source and handles else None,
             ended=ended,
             error=failure,
             inputs=reads,
