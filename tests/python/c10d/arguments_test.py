@@ -18,6 +18,8 @@ import ronda.torch as hvd
 import ronda.torch.c10d  # noqa: F401
 import torch
 import torch.distributed as dist
+from ronda._in_flight import IN_FLIGHT
+from ronda.torch import _tensors
 
 HAS_BACKENDS = hasattr(getattr(torch._C._distributed_c10d, "Backend", None), "all_gather_single")
 RANK = SIZE = 0
@@ -318,6 +320,26 @@ class SparseTest(unittest.TestCase):
                 torch.testing.assert_close(tensor.to_dense(), wanted)
 
 
+class EarlierOperation:
+    """An operation in flight, which writes 3 to a tensor when a caller waits for it."""
+
+    def __init__(self, tensor: torch.Tensor) -> None:
+        self.tensor, self.has_ended = tensor, False
+        IN_FLIGHT.add(self, _tensors.spans([], [tensor]))
+
+    def poll(self) -> bool:
+        return self.has_ended
+
+    def settle(self) -> None:
+        self.tensor.fill_(3)
+        self.has_ended = True
+
+
+def _negated(tensor: torch.Tensor) -> torch.Tensor:
+    """Returns a lazily negated view of a tensor."""
+    return torch.view_as_complex(tensor.view(-1, 2)).conj().imag
+
+
 class OrderTest(unittest.TestCase):
     """Several collectives on one tensor take effect in the order of the calls."""
 
@@ -335,6 +357,10 @@ class OrderTest(unittest.TestCase):
                 for work in works:
                     work.wait()
                 self.assertTrue((tensor == wanted).all(), tensor)
+            sparse = torch.ones(size).to_sparse()
+            for work in [dist.all_reduce(sparse, async_op=True) for _ in range(2)]:
+                work.wait()
+            self.assertTrue((sparse.to_dense() == SIZE * SIZE).all(), sparse)
             tensor = torch.full((size,), 1.0 + RANK)
             works = [dist.broadcast(tensor, last, async_op=True)]
             works.append(dist.all_reduce(tensor[: size // 2], async_op=True))
@@ -342,6 +368,53 @@ class OrderTest(unittest.TestCase):
                 work.wait()
             self.assertTrue((tensor[: size // 2] == SIZE * SIZE).all())
             self.assertTrue((tensor[size // 2 :] == SIZE).all())
+
+    def test_copied_inputs_have_the_results_of_earlier_operations(self):
+        """An operation waits for earlier ones on its tensors before it copies an input."""
+        size = 2 * SIZE
+        room, rooms = torch.zeros(size), [torch.zeros(size) for _ in range(SIZE)]
+
+        def in_place(x: torch.Tensor) -> torch.Tensor:
+            flat = x.view(-1)
+            dist.all_gather_into_tensor(flat, flat.chunk(SIZE)[RANK])
+            return flat
+
+        def returned(call: Callable[[], object], output: torch.Tensor) -> torch.Tensor:
+            call()
+            return output
+
+        calls: dict[str, tuple[Callable[[torch.Tensor], torch.Tensor], int]] = {
+            "all_reduce": (lambda x: returned(lambda: dist.all_reduce(x[:, 0]), x[:, 0]), SIZE),
+            "broadcast": (lambda x: returned(lambda: dist.broadcast(x[:, 0], 0), x[:, 0]), 1),
+            "all_gather": (
+                lambda x: returned(lambda: dist.all_gather(rooms, x[:, 0]), rooms[1]),
+                1,
+            ),
+            "all_gather in place": (in_place, 1),
+            "scatter": (
+                lambda x: returned(
+                    lambda: dist.scatter(room, [x[0]] * SIZE if RANK == 0 else None), room
+                ),
+                1,
+            ),
+            "reduce_scatter": (
+                lambda x: returned(lambda: dist.reduce_scatter(room, [x[0]] * SIZE), room),
+                SIZE,
+            ),
+            "all_to_all": (
+                lambda x: returned(lambda: dist.all_to_all(rooms, [x[0]] * SIZE), rooms[1]),
+                1,
+            ),
+            "a negated view": (lambda x: -hvd.allgather(_negated(x[0])), 1),
+        }
+        hvd.init()
+        for name, (call, factor) in calls.items():
+            with self.subTest(name):
+                tensor = torch.zeros(size, size)
+                EarlierOperation(tensor)
+                found = call(tensor)
+                self.assertTrue((found == 3 * factor).all(), found)
+        hvd.shutdown()
 
     def test_operations_of_horovods_api_on_the_same_tensor(self):
         hvd.init()

@@ -159,6 +159,7 @@ class Collectives(Submitter):
             raise ValueError(f"AVG of a sparse tensor of {tensor.dtype}: use SUM, and divide")
         if is_average:
             factor /= len(self._ranks)
+        _tensors.wait_for_users_of(reads=[tensor])
         merged = tensor.coalesce()
         parts = [merged._indices().t().contiguous(), _layout.dense(merged._values())]
         handles: list[int] = []
@@ -175,7 +176,9 @@ class Collectives(Submitter):
             _layout.fill(tensor, _layout.sum_of_rows(tensor, indices.t(), values, factor))
 
         calls = [self._allgather_call(part, None, opts)._replace(submit=gather) for part in parts]
-        return self._start("sparse_all_reduce", calls, [tensor], opts=opts, finish=finish)
+        return self._start(
+            "sparse_all_reduce", calls, [tensor], opts=opts, writes=[tensor], finish=finish
+        )
 
     @_reduction
     def reduce(self, tensors: Any, opts: Any, op: Any = None) -> Work | None:

@@ -103,6 +103,7 @@ class Exchanges(LaneExchanges):
         calls = []
         for rank, part in zip(sorted(self._ranks), room.split(list(counts))):
             if rank == self._ranks[self._group_rank]:
+                _tensors.wait_for_users_of([data], [part])
                 with torch.no_grad():
                     part.copy_(_layout.flat(data))
             calls.append(self._broadcast_call(part, rank, opts))
@@ -341,7 +342,7 @@ class Exchanges(LaneExchanges):
             parts = rooms.split(to_receive)
             room, deal_out = _layout.room_for(self._by_member(parts))
             data = self._by_member(sent.split(to_send))
-            sent = torch.cat(list(data))
+            sent = _layout.together(data).view(sent.shape)
             to_send = [part.shape[0] for part in data]
             to_receive = [part.shape[0] for part in self._by_member(parts)]
             finishes.insert(0, deal_out)
