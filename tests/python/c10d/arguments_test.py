@@ -254,6 +254,30 @@ class RefusalTest(unittest.TestCase):
         )
         self.refused("all_to_all", lambda: group.alltoall(outputs, [data] * SIZE).wait(), own)
 
+    def test_one_rank_refuses_a_reduction(self):
+        """The core of rank 0 refuses what the other ranks submit, in calls that wait and others."""
+        op = dist.ReduceOp.BAND
+        numbers = torch.ones(4, dtype=torch.int32 if RANK else torch.float32)
+        own = "band is not defined" if RANK == 0 else "rank 0 .*refused.*band is not defined"
+        self.refused("all_reduce", lambda: dist.all_reduce(numbers, op), own)
+        self.refused(
+            "all_reduce, async", lambda: dist.all_reduce(numbers, op, async_op=True).wait(), own
+        )
+
+    def test_one_rank_refuses_some_of_several_tensors(self):
+        """The tensors before the refused one are reduced; the later ones fail on every rank."""
+        opts = dist.AllreduceCoalescedOptions()
+        opts.reduceOp = dist.ReduceOp.BAND
+        group = ronda.torch.c10d.group_of(dist.distributed_c10d._get_default_group())
+        kinds = [torch.int32, torch.int32, torch.int32 if RANK else torch.float32, torch.int32]
+        tensors = [torch.full((4,), RANK + 2).to(kind) for kind in kinds]
+        own = "band is not defined" if RANK == 0 else "rank 0 .*refused.*band is not defined"
+        before = group._get_sequence_number_for_group()
+        self.refused("all_reduce", lambda: group.allreduce_coalesced(tensors, opts).wait(), own)
+        self.assertEqual(group._get_sequence_number_for_group(), before + 5)
+        dist.barrier()
+        self.assertEqual(tensors[1].tolist(), [2 & 3 & (SIZE + 1)] * 4)
+
     def test_dtypes_that_differ_between_ranks(self):
         mixed = torch.ones(4, dtype=torch.int32 if RANK else torch.float32)
         self.refused("all_reduce", lambda: dist.all_reduce(mixed), "ranks disagree")

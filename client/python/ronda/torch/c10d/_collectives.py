@@ -87,9 +87,8 @@ class Collectives(Submitter):
             return self._sparse_allreduce(tensor, opts)
         arguments, finish = self._allreduce_arguments(tensor, opts)
         if self._blocks_at_once(tensor, opts):
-            self._submitted += 1
             try:
-                native.allreduce(*arguments)
+                self._submit(native.allreduce, arguments)
             except DeadlineError as error:
                 raise in_torchs_words(error) from None
             if finish is not None:

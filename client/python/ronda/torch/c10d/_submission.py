@@ -80,8 +80,9 @@ def _refused_for_all(
             try:
                 return method(self, *args, **kwargs)
             except Exception as error:
-                if self._submitted == before:
-                    tensors = [gpu_tensor([each]) for each in operations(*args, **kwargs)]
+                remaining = operations(*args, **kwargs)[self._submitted - before :]
+                if remaining:
+                    tensors = [gpu_tensor([each]) for each in remaining]
                     bound = signature.bind_partial(self, *args, **kwargs).arguments
                     opts = bound.get("opts") if bound.get("op") is None else bound["op"]
                     with contextlib.suppress(RondaError):  # without a job no rank waits
@@ -224,15 +225,16 @@ class Submitter:
         if self._works is None:
             IN_FLIGHT.wait_for_users_of(uses)
         ended = _profile.begin(what, reads or writes) if _profile.is_on() else None
-        handles, failure = [], None
+        handles: list[int] = []
+        failure = None
         try:
             for call in calls:
-                self._submitted += 1
-                handles.append(call.submit(*call.arguments))
+                handles.append(self._submit(call.submit, call.arguments))
         except PeerFailedError as error:
             failure = error  # the Work's error, as if the job had failed a moment later
         except Exception:
-            self._submitted -= 1
+            if handles:  # they use the tensors until they have ended
+                _remember(Work(what, handles, list(results), process_set=self._set), uses)
             raise
         work = Work(
             what,
@@ -256,6 +258,21 @@ class Submitter:
         else:
             _remember(work, uses)
         return work
+
+    def _submit(self, submit: Callable[..., _Value], arguments: tuple[Any, ...]) -> _Value:
+        """Calls a function that submits an operation, and counts the operation.
+
+        Does not count an operation that Ronda's core has refused: the call then raises a ValueError
+        or an error of Python. If the function also waits, the other RondaErrors are errors of an
+        operation that the other ranks have matched.
+        """
+        self._submitted += 1
+        try:
+            return submit(*arguments)
+        except Exception as error:
+            if isinstance(error, ValueError) or not isinstance(error, RondaError):
+                self._submitted -= 1
+            raise
 
     def _refuse(self, tensors: Sequence[Tensor | None], why: str, route: _Route, opts: Any) -> None:
         """Makes the next operations of the group fail on its other ranks.
