@@ -25,11 +25,9 @@ from ronda.torch.c10d._typed_future import TypedPromise
 
 _NO_TIMEOUT = timedelta(0)
 
-# A callback of a future may wait for the future of another collective, as PowerSGD's callbacks do.
-# While a callback waits, Ronda's callback thread cannot complete the other future, so a thread of
-# this pool does.
-_thread = threading.local()
-_waiters = concurrent.futures.ThreadPoolExecutor(64, "ronda-c10d")
+# These threads complete the futures, and so run the program's callbacks. A callback may wait for
+# another collective's future, as PowerSGD's callbacks do. Another thread then completes that one.
+_completers = concurrent.futures.ThreadPoolExecutor(64, "ronda-c10d")
 
 
 def _value_or_error(future: Any) -> Any:
@@ -294,8 +292,6 @@ class Work(_Base):  # type: ignore[misc]
             # Ronda's threads do not take part in a CUDA graph capture, so this thread makes its
             # stream wait now, and completes the future.
             self._order_current_stream()
-        elif first and getattr(_thread, "completes_futures", False):
-            _waiters.submit(self._wait_and_conclude)
         elif first:
             self._advance(0, 0, None)
         assert self._future is not None
@@ -321,7 +317,10 @@ class Work(_Base):  # type: ignore[misc]
         if status != 0 and not self._parts:
             self._error = self._error or in_torchs_words(native.error(status, message or ""))
         if index == len(self.handles):
-            self._conclude_on_side_stream()
+            try:
+                _completers.submit(self._conclude_on_side_stream)
+            except RuntimeError:  # the interpreter ends
+                self._conclude_on_side_stream()
             return
 
         def next_one(status: int, message: str | None) -> None:
@@ -334,13 +333,7 @@ class Work(_Base):  # type: ignore[misc]
                 self.handles[index], self._side_stream.cuda_stream, next_one
             )
 
-    def _wait_and_conclude(self) -> None:
-        with self._on_side_stream():
-            self._synchronize(0.0)
-        self._conclude_on_side_stream()
-
     def _conclude_on_side_stream(self) -> None:
-        _thread.completes_futures = True
         with self._on_side_stream():
             self._conclude()
 
