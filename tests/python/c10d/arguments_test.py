@@ -440,6 +440,42 @@ class OrderTest(unittest.TestCase):
                 self.assertTrue((found == 3 * factor).all(), found)
         hvd.shutdown()
 
+    def test_messages_of_columns_are_independent(self):
+        """Ranks 0 and 1 exchange the columns of a matrix, in an order that works only if receives
+        of different columns do not wait for each other.
+        """
+        group = dist.new_group([0, 1], timeout=datetime.timedelta(seconds=60))
+        if RANK > 1:
+            return
+        matrix = torch.full((3, 4), float(RANK))
+        works = [
+            *(dist.irecv(matrix[:, i], 1 - RANK, group, tag=i) for i in (0, 3)),
+            *(dist.isend(matrix[:, 2 - i // 3], 1 - RANK, group, tag=i) for i in (3, 0)),
+        ]
+        for work in works:
+            work.wait()
+        self.assertEqual(matrix.tolist(), [[1.0 - RANK, RANK, RANK, 1.0 - RANK]] * 3)
+
+    def test_spans_of_views(self):
+        """Slices conflict if they have an element in common. Others that repeat with the same
+        period do not.
+        """
+        whole = torch.arange(240).view(4, 5, 12)
+        slices = [
+            (slice(None), slice(None), 0),
+            (slice(None), slice(None), slice(3, 5)),
+            (slice(None), 2),
+            (slice(None), slice(3, 5)),
+            (slice(1, 3), slice(1, 4), slice(5, 7)),
+            (3,),
+        ]
+        for one in slices:
+            for other in slices:
+                views = [whole[one], whole[other]]
+                spans = [_tensors.span(view, True) for view in views]
+                common = set(views[0].flatten().tolist()) & set(views[1].flatten().tolist())
+                self.assertEqual(spans[0].conflicts_with(spans[1]), bool(common), (one, other))
+
     def test_operations_of_horovods_api_on_the_same_tensor(self):
         hvd.init()
         total = SIZE * (SIZE + 1) / 2

@@ -94,12 +94,21 @@ def span(tensor: torch.Tensor, is_written: bool) -> Span:
         tensor = tensor._values()
     if tensor.layout is not torch.strided or not (elements := tensor.numel()):
         return Span(0, 0, is_written)
-    begin = tensor.data_ptr()
-    if not tensor.is_contiguous():
-        # The span reaches from the first element to the last, across any gaps.
-        strides = zip(tensor.shape, tensor.stride())
-        elements = sum((size - 1) * step for size, step in strides) + 1
-    return Span(begin, begin + elements * tensor.element_size(), is_written)
+    begin, width = tensor.data_ptr(), tensor.element_size()
+    if tensor.is_contiguous():
+        return Span(begin, begin + elements * width, is_written)
+    steps = sorted(
+        (step, size) for size, step in zip(tensor.shape, tensor.stride()) if size > 1 and step > 0
+    )
+    end = begin + (sum((size - 1) * step for step, size in steps) + 1) * width
+    # The innermost dimensions are a run of consecutive elements. The next dimension repeats it.
+    run = 1
+    while steps and steps[0][0] == run:
+        run *= steps.pop(0)[1]
+    period = steps[0][0] if steps else 0
+    if period > run and all(step % period == 0 for step, _ in steps):
+        return Span(begin, end, is_written, period * width, run * width)
+    return Span(begin, end, is_written)
 
 
 def spans(reads: Iterable[torch.Tensor], writes: Iterable[torch.Tensor]) -> list[Span]:

@@ -219,7 +219,8 @@ class Submitter:
             finish: copies results to the caller's tensors.
             source: takes a message's handle, and returns the sender's rank in the group.
         """
-        uses = _tensors.spans(reads, writes)
+        # The collective has copied the inputs that are not dense, and no longer reads them.
+        uses = _tensors.spans(filter(_layout.is_dense, reads), writes)
         if what not in _MESSAGES:
             self._lane.begin((*reads, *writes))
         if self._works is None:
