@@ -106,6 +106,13 @@ class FailureTest(unittest.TestCase):
         """
         self.check_after_failure(source, ["PeerFailedError: rank 1"] * 3)
 
+    def test_launched_ranks_make_no_new_group_after_a_failure(self):
+        source = """
+    dist.destroy_process_group()
+    print(failure(lambda: dist.init_process_group("ronda")), flush=True)
+        """
+        self.check_after_failure(source, ["start its ranks with torchrun"])
+
     def test_another_place_than_the_jobs(self):
         source = """
             import torch.distributed as dist
