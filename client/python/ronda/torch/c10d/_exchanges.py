@@ -486,7 +486,7 @@ class Exchanges(LaneExchanges):
         for a later call.
         """
         for operation in IN_FLIGHT.operations():
-            if isinstance(operation, Work) and operation.process_set == self._set:
+            if isinstance(operation, Work) and operation.process_set == self._process_set:
                 operation.settle()
 
     def monitored_barrier(self, timeout: Any = None, wait_all_ranks: bool = False) -> None:
