@@ -229,6 +229,28 @@ class RefusalTest(unittest.TestCase):
             "reduce_scatter", lambda: dist.reduce_scatter(room, rooms), "elements|this rank"
         )
 
+    def test_coalesced_outputs_match_the_inputs(self):
+        group = ronda.torch.c10d.group_of(dist.distributed_c10d._get_default_group())
+        inputs, rooms = [torch.ones(SIZE)], [torch.zeros(SIZE * SIZE) for _ in range(2)]
+        self.refused(
+            "all_gather_single",
+            lambda: group.all_gather_single_coalesced(rooms, inputs).wait(),
+            "1 inputs, and outputs for 2",
+        )
+        self.refused(
+            "reduce_scatter_single",
+            lambda: group.reduce_scatter_single_coalesced([torch.ones(1)] * 2, inputs).wait(),
+            "1 inputs, and outputs for 2",
+        )
+        whole = [[torch.zeros(SIZE)] for _ in range(SIZE)]
+        for what, lists, text in (
+            ("a longer list", [*whole[:-1], whole[-1] * 2], "1 inputs, and outputs for 2"),
+            ("a missing list", whole[:-1], f"{SIZE - 1} lists of output"),
+        ):
+            self.refused(
+                what, lambda lists=lists: group.allgather_coalesced(lists, inputs).wait(), text
+            )
+
     def test_splits_that_disagree(self):
         rows = torch.arange(2.0 * SIZE)
         # Each rank sends all its rows to rank 0, but expects two rows from every rank.

@@ -247,6 +247,7 @@ class Collectives(Submitter):
     def _reduce_scatter_singles(
         self, what: str, outputs: Sequence[Tensor], inputs: Sequence[Tensor], opts: Any
     ) -> Work | None:
+        _layout.check_pairs(what, outputs, inputs)
         prepared = []
         for output, data in zip(outputs, inputs):
             _layout.check_dtypes(what, [data], [output])

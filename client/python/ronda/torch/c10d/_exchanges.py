@@ -125,11 +125,10 @@ class Exchanges(LaneExchanges):
     ) -> Work | None:
         # Each list in `lists` has the outputs for the inputs of one rank, but each operation needs
         # the outputs for the same input of every rank.
+        _layout.check_count("all_gather_coalesced", "lists of output", lists, len(self._ranks))
+        for outputs in lists:
+            _layout.check_pairs("all_gather_coalesced", outputs, inputs)
         columns = [list(column) for column in zip(*lists)]
-        if len(columns) != len(inputs):
-            raise ValueError(
-                f"all_gather_coalesced: {len(inputs)} inputs, and outputs for {len(columns)}"
-            )
         return self._gather_columns("all_gather_coalesced", columns, inputs, opts)
 
     def _gather_columns(
@@ -160,6 +159,7 @@ class Exchanges(LaneExchanges):
     def _all_gather_singles(
         self, what: str, outputs: Sequence[Tensor], inputs: Sequence[Tensor], opts: Any
     ) -> Work | None:
+        _layout.check_pairs(what, outputs, inputs)
         calls, finishes = [], []
         for output, data in zip(outputs, inputs):
             self._check_whole(what, output, data)

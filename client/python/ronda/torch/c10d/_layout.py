@@ -146,6 +146,14 @@ def check_count(what: str, kind: str, tensors: Sequence[Tensor], size: int) -> N
         )
 
 
+def check_pairs(what: str, outputs: Sequence[Any], inputs: Sequence[Tensor]) -> None:
+    """Raises ValueError if there is not one entry of `outputs` for each input."""
+    if len(outputs) != len(inputs):
+        raise ValueError(
+            f"{what}: {len(inputs)} inputs, and outputs for {len(outputs)}: pass one for each"
+        )
+
+
 def _adjacent(tensors: Sequence[Tensor]) -> Tensor | None:
     """Returns a flat view of the memory of all tensors, or None if they are not adjacent in
     memory.
