@@ -149,6 +149,17 @@ class ReductionTest(TensorsAreEqual):
         self.check(output, expected)
 
     @in_each_group
+    def test_reduce_scatter_of_different_sizes(self, ranks, group):
+        mine = ranks.index(RANK)
+        inputs = [data(RANK + i, i, 3).t() for i in range(len(ranks))]
+        before = [each.clone() for each in inputs]
+        output = torch.empty(mine, 3).t()
+        dist.reduce_scatter(output, inputs, group=group)
+        self.check(output, sum(data(rank + mine, mine, 3).t() for rank in ranks))
+        for each, value in zip(inputs, before):
+            self.check(each, value)
+
+    @in_each_group
     def test_reduce_scatter_in_place_and_coalesced(self, ranks, group):
         pg = group or dist.distributed_c10d._get_default_group()
         inputs = [data(RANK, len(ranks), 4), data(RANK + 9, len(ranks), 2)]

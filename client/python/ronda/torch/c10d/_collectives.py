@@ -216,12 +216,15 @@ class Collectives(Submitter):
     def reduce_scatter(self, outputs: Any, inputs: Any, opts: Any = None) -> Work | None:
         output, parts = _only(outputs), _list(inputs)
         _layout.check_count("reduce_scatter", "input", parts, len(self._ranks))
-        if any(part.numel() != output.numel() for part in parts):
+        sizes = [part.numel() for part in parts]
+        if sizes[self._group_rank] != output.numel():
             raise ValueError(
-                "reduce_scatter: every input must have as many elements as the output, which has "
-                f"{output.numel()}; this rank's inputs have {[part.numel() for part in parts]}"
+                "reduce_scatter: this rank's output must have as many elements as its input number "
+                f"{self._group_rank}; they have {output.numel()} and {sizes[self._group_rank]}"
             )
         _layout.check_dtypes("reduce_scatter", parts, [output])
+        if len(set(sizes)) > 1:
+            return self._reduce_uneven_parts(output, parts, opts)
         data = _layout.together(self._by_member(parts))
         call, finish = self._reduce_scatter_call(output, data, opts)
         return self._start(
@@ -232,6 +235,27 @@ class Collectives(Submitter):
             reads=parts,
             writes=[output],
             finish=finish,
+        )
+
+    def _reduce_uneven_parts(
+        self, output: Tensor, parts: Sequence[Tensor], opts: Any
+    ) -> Work | None:
+        """Reduces parts of different sizes on all ranks, and copies this rank's part to the output.
+
+        One operation is submitted, as if the sizes were equal, so it is refused in the same way.
+        """
+        _tensors.wait_for_users_of(reads=parts)
+        whole = torch.cat([_layout.flat(part) for part in parts])
+        own = whole.split([part.numel() for part in parts])[self._group_rank]
+        arguments, _ = self._allreduce_arguments(whole, opts)  # the result is in `whole`
+        return self._start(
+            "reduce_scatter",
+            [_Call(native.allreduce_async, arguments)],
+            [output],
+            opts=opts,
+            reads=parts,
+            writes=[output],
+            finish=_layout.copy_back(output, own),
         )
 
     @_reduction
