@@ -462,6 +462,17 @@ class OrderTest(unittest.TestCase):
                 self.assertTrue((found == 3 * factor).all(), found)
         hvd.shutdown()
 
+    def test_coalesced_operations_wait_for_earlier_ones(self):
+        """Operations before a block take effect before the operations of the block."""
+        tensor = torch.zeros(3)
+        earlier = EarlierOperation(tensor)
+        group = ronda.torch.c10d.group_of(dist.distributed_c10d._get_default_group())
+        group.start_coalescing()
+        group.allreduce([tensor])
+        self.assertTrue(earlier.has_ended)
+        group.end_coalescing().wait()
+        self.assertEqual(tensor.tolist(), [3.0 * SIZE] * 3)
+
     def test_messages_of_columns_are_independent(self):
         """Ranks 0 and 1 exchange the columns of a matrix, in an order that works only if receives
         of different columns do not wait for each other.

@@ -223,8 +223,7 @@ class Submitter:
         uses = _tensors.spans(filter(_layout.is_dense, reads), writes)
         if what not in _MESSAGES:
             self._lane.begin((*reads, *writes))
-        if self._works is None:
-            IN_FLIGHT.wait_for_users_of(uses)
+        IN_FLIGHT.wait_for_users_of(uses)
         ended = _profile.begin(what, reads or writes) if _profile.is_on() else None
         handles: list[int] = []
         failure = None
