@@ -68,6 +68,33 @@ class InFlightTest(unittest.TestCase):
             record.forget_ended()
             self.assertEqual((record.operations(), bool(record)), ([], False))
 
+    def test_repeated_runs_share_memory_only_with_runs_at_the_same_place(self):
+        """Compares random spans with the sets of their addresses."""
+        source, found = random.Random(5), set()
+        for _ in range(5000):
+            spans, addresses = [], []
+            for _ in range(2):
+                period = source.choice((0, 4, 6, 12))
+                begin, width = source.randrange(40), source.randrange(1, 6)
+                count = source.randrange(1, 5)
+                if period == 0:
+                    spans.append(Span(begin, begin + width, True))
+                    addresses.append(set(range(begin, begin + width)))
+                    continue
+                width = min(width, period)
+                begins = range(begin, begin + count * period, period)
+                spans.append(Span(begin, begins[-1] + width, True, period, width))
+                addresses.append({each + i for each in begins for i in range(width)})
+            found.add(shares := spans[0].shares_memory_with(spans[1]))
+            self.assertEqual(shares, spans[1].shares_memory_with(spans[0]), spans)
+            if addresses[0] & addresses[1]:
+                self.assertTrue(shares, spans)
+            elif spans[0].period == spans[1].period != 0:
+                overlap = spans[0].begin < spans[1].end and spans[1].begin < spans[0].end
+                places = [{each % spans[0].period for each in one} for one in addresses]
+                self.assertEqual(shares, overlap and bool(places[0] & places[1]), spans)
+        self.assertEqual(found, {False, True})
+
     def test_ended_operations_do_not_pile_up(self):
         record = InFlight()
         for i in range(1000):

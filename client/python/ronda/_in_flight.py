@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import bisect
 import itertools
+import math
 import threading
 from collections.abc import Sequence
 from typing import NamedTuple, Protocol
@@ -22,11 +23,35 @@ _LOOKED_AT = 2  # operations that each call checks: more than a call adds
 
 
 class Span(NamedTuple):
-    """A range of addresses that an operation reads or writes."""
+    """The memory that an operation reads or writes.
+
+    The memory is a range of addresses. With a period, as for a column of a matrix, only the first
+    `width` bytes of each `period` bytes of the range belong to it.
+    """
 
     begin: int
     end: int
     is_written: bool
+    period: int = 0
+    width: int = 0
+
+    def shares_memory_with(self, other: Span) -> bool:
+        """Whether the two may have a byte in common. If in doubt, returns True."""
+        if max(self.begin, other.begin) >= min(self.end, other.end):
+            return False
+        period = math.gcd(self.period, other.period)
+        if period == 0:
+            return True
+        # Modulo the common period, each span has `width` consecutive addresses.
+        offset = (other.begin - self.begin) % period
+        return offset < self._run() or offset + other._run() > period
+
+    def _run(self) -> int:
+        return self.width if self.period else self.end - self.begin
+
+    def conflicts_with(self, other: Span) -> bool:
+        """Whether the order of operations on these spans matters."""
+        return (self.is_written or other.is_written) and self.shares_memory_with(other)
 
 
 class Started(Protocol):
@@ -39,10 +64,9 @@ class Started(Protocol):
         """Waits until the operation has ended. Does not raise its error; wait() does."""
 
 
-# A use of memory: the first address, a unique number, the end address, whether the operation
-# writes, and the operation. A comparison of two uses never compares the operations, because the
-# numbers differ.
-_Use = tuple[int, int, int, bool, Started]
+# A use of memory: the first address, a unique number, the span and the operation. A comparison of
+# two uses never compares the operations, because the numbers differ.
+_Use = tuple[int, int, Span, Started]
 
 
 class InFlight:
@@ -92,13 +116,12 @@ class InFlight:
             return list(self._operations)
 
     def _users_of(self, span: Span) -> list[Started]:
-        begin, end, is_written = span
-        first = bisect.bisect_left(self._uses, (begin - self._longest,))
-        last = bisect.bisect_left(self._uses, (end,))
+        first = bisect.bisect_left(self._uses, (span.begin - self._longest,))
+        last = bisect.bisect_left(self._uses, (span.end,))
         return [
             operation
-            for _, _, its_end, its_is_written, operation in self._uses[first:last]
-            if its_end > begin < end and (its_is_written or is_written)
+            for _, _, theirs, operation in self._uses[first:last]
+            if theirs.conflicts_with(span)
         ]
 
     def add(self, operation: Started, spans: Sequence[Span]) -> None:
@@ -113,11 +136,11 @@ class InFlight:
         operation, spans = self._newest
         self._newest = None
         uses = []
-        for begin, end, is_written in spans:
-            if end > begin:
-                use = (begin, next(self._numbers), end, is_written, operation)
+        for span in spans:
+            if span.end > span.begin:
+                use = (span.begin, next(self._numbers), span, operation)
                 bisect.insort(self._uses, use)
-                self._longest = max(self._longest, end - begin)
+                self._longest = max(self._longest, span.end - span.begin)
                 uses.append(use)
         self._operations[operation] = uses
 
@@ -169,13 +192,13 @@ def first_conflict(members: Sequence[Sequence[Span]]) -> tuple[int, int] | None:
         members: the memory of each operation. An operation's own input and output may overlap.
     """
     ordered = sorted(
-        (*span, i) for i, spans in enumerate(members) for span in spans if span.begin < span.end
+        (span, i) for i, spans in enumerate(members) for span in spans if span.begin < span.end
     )
-    reaching: list[tuple[int, int, bool, int]] = []  # earlier spans that reach up to this address
-    for begin, end, is_written, member in ordered:
-        reaching = [each for each in reaching if each[1] > begin]
-        for _, _, theirs_is_written, other in reaching:
-            if other != member and (is_written or theirs_is_written):
+    reaching: list[tuple[Span, int]] = []  # earlier spans that reach up to this address
+    for span, member in ordered:
+        reaching = [each for each in reaching if each[0].end > span.begin]
+        for theirs, other in reaching:
+            if other != member and span.conflicts_with(theirs):
                 return other, member
-        reaching.append((begin, end, is_written, member))
+        reaching.append((span, member))
     return None

@@ -18,6 +18,8 @@ import ronda.torch as hvd
 import ronda.torch.c10d  # noqa: F401
 import torch
 import torch.distributed as dist
+from ronda._in_flight import IN_FLIGHT
+from ronda.torch import _tensors
 
 HAS_BACKENDS = hasattr(getattr(torch._C._distributed_c10d, "Backend", None), "all_gather_single")
 RANK = SIZE = 0
@@ -227,6 +229,28 @@ class RefusalTest(unittest.TestCase):
             "reduce_scatter", lambda: dist.reduce_scatter(room, rooms), "elements|this rank"
         )
 
+    def test_coalesced_outputs_match_the_inputs(self):
+        group = ronda.torch.c10d.group_of(dist.distributed_c10d._get_default_group())
+        inputs, rooms = [torch.ones(SIZE)], [torch.zeros(SIZE * SIZE) for _ in range(2)]
+        self.refused(
+            "all_gather_single",
+            lambda: group.all_gather_single_coalesced(rooms, inputs).wait(),
+            "1 inputs, and outputs for 2",
+        )
+        self.refused(
+            "reduce_scatter_single",
+            lambda: group.reduce_scatter_single_coalesced([torch.ones(1)] * 2, inputs).wait(),
+            "1 inputs, and outputs for 2",
+        )
+        whole = [[torch.zeros(SIZE)] for _ in range(SIZE)]
+        for what, lists, text in (
+            ("a longer list", [*whole[:-1], whole[-1] * 2], "1 inputs, and outputs for 2"),
+            ("a missing list", whole[:-1], f"{SIZE - 1} lists of output"),
+        ):
+            self.refused(
+                what, lambda lists=lists: group.allgather_coalesced(lists, inputs).wait(), text
+            )
+
     def test_splits_that_disagree(self):
         rows = torch.arange(2.0 * SIZE)
         # Each rank sends all its rows to rank 0, but expects two rows from every rank.
@@ -251,6 +275,30 @@ class RefusalTest(unittest.TestCase):
             "reduce_scatter", lambda: group.reduce_scatter([room], [[data] * SIZE]).wait(), own
         )
         self.refused("all_to_all", lambda: group.alltoall(outputs, [data] * SIZE).wait(), own)
+
+    def test_one_rank_refuses_a_reduction(self):
+        """The core of rank 0 refuses what the other ranks submit, in calls that wait and others."""
+        op = dist.ReduceOp.BAND
+        numbers = torch.ones(4, dtype=torch.int32 if RANK else torch.float32)
+        own = "band is not defined" if RANK == 0 else "rank 0 .*refused.*band is not defined"
+        self.refused("all_reduce", lambda: dist.all_reduce(numbers, op), own)
+        self.refused(
+            "all_reduce, async", lambda: dist.all_reduce(numbers, op, async_op=True).wait(), own
+        )
+
+    def test_one_rank_refuses_some_of_several_tensors(self):
+        """The tensors before the refused one are reduced; the later ones fail on every rank."""
+        opts = dist.AllreduceCoalescedOptions()
+        opts.reduceOp = dist.ReduceOp.BAND
+        group = ronda.torch.c10d.group_of(dist.distributed_c10d._get_default_group())
+        kinds = [torch.int32, torch.int32, torch.int32 if RANK else torch.float32, torch.int32]
+        tensors = [torch.full((4,), RANK + 2).to(kind) for kind in kinds]
+        own = "band is not defined" if RANK == 0 else "rank 0 .*refused.*band is not defined"
+        before = group._get_sequence_number_for_group()
+        self.refused("all_reduce", lambda: group.allreduce_coalesced(tensors, opts).wait(), own)
+        self.assertEqual(group._get_sequence_number_for_group(), before + 5)
+        dist.barrier()
+        self.assertEqual(tensors[1].tolist(), [2 & 3 & (SIZE + 1)] * 4)
 
     def test_dtypes_that_differ_between_ranks(self):
         mixed = torch.ones(4, dtype=torch.int32 if RANK else torch.float32)
@@ -318,6 +366,26 @@ class SparseTest(unittest.TestCase):
                 torch.testing.assert_close(tensor.to_dense(), wanted)
 
 
+class EarlierOperation:
+    """An operation in flight, which writes 3 to a tensor when a caller waits for it."""
+
+    def __init__(self, tensor: torch.Tensor) -> None:
+        self.tensor, self.has_ended = tensor, False
+        IN_FLIGHT.add(self, _tensors.spans([], [tensor]))
+
+    def poll(self) -> bool:
+        return self.has_ended
+
+    def settle(self) -> None:
+        self.tensor.fill_(3)
+        self.has_ended = True
+
+
+def _negated(tensor: torch.Tensor) -> torch.Tensor:
+    """Returns a lazily negated view of a tensor."""
+    return torch.view_as_complex(tensor.view(-1, 2)).conj().imag
+
+
 class OrderTest(unittest.TestCase):
     """Several collectives on one tensor take effect in the order of the calls."""
 
@@ -335,6 +403,10 @@ class OrderTest(unittest.TestCase):
                 for work in works:
                     work.wait()
                 self.assertTrue((tensor == wanted).all(), tensor)
+            sparse = torch.ones(size).to_sparse()
+            for work in [dist.all_reduce(sparse, async_op=True) for _ in range(2)]:
+                work.wait()
+            self.assertTrue((sparse.to_dense() == SIZE * SIZE).all(), sparse)
             tensor = torch.full((size,), 1.0 + RANK)
             works = [dist.broadcast(tensor, last, async_op=True)]
             works.append(dist.all_reduce(tensor[: size // 2], async_op=True))
@@ -342,6 +414,100 @@ class OrderTest(unittest.TestCase):
                 work.wait()
             self.assertTrue((tensor[: size // 2] == SIZE * SIZE).all())
             self.assertTrue((tensor[size // 2 :] == SIZE).all())
+
+    def test_copied_inputs_have_the_results_of_earlier_operations(self):
+        """An operation waits for earlier ones on its tensors before it copies an input."""
+        size = 2 * SIZE
+        room, rooms = torch.zeros(size), [torch.zeros(size) for _ in range(SIZE)]
+
+        def in_place(x: torch.Tensor) -> torch.Tensor:
+            flat = x.view(-1)
+            dist.all_gather_into_tensor(flat, flat.chunk(SIZE)[RANK])
+            return flat
+
+        def returned(call: Callable[[], object], output: torch.Tensor) -> torch.Tensor:
+            call()
+            return output
+
+        calls: dict[str, tuple[Callable[[torch.Tensor], torch.Tensor], int]] = {
+            "all_reduce": (lambda x: returned(lambda: dist.all_reduce(x[:, 0]), x[:, 0]), SIZE),
+            "broadcast": (lambda x: returned(lambda: dist.broadcast(x[:, 0], 0), x[:, 0]), 1),
+            "all_gather": (
+                lambda x: returned(lambda: dist.all_gather(rooms, x[:, 0]), rooms[1]),
+                1,
+            ),
+            "all_gather in place": (in_place, 1),
+            "scatter": (
+                lambda x: returned(
+                    lambda: dist.scatter(room, [x[0]] * SIZE if RANK == 0 else None), room
+                ),
+                1,
+            ),
+            "reduce_scatter": (
+                lambda x: returned(lambda: dist.reduce_scatter(room, [x[0]] * SIZE), room),
+                SIZE,
+            ),
+            "all_to_all": (
+                lambda x: returned(lambda: dist.all_to_all(rooms, [x[0]] * SIZE), rooms[1]),
+                1,
+            ),
+            "a negated view": (lambda x: -hvd.allgather(_negated(x[0])), 1),
+        }
+        hvd.init()
+        for name, (call, factor) in calls.items():
+            with self.subTest(name):
+                tensor = torch.zeros(size, size)
+                EarlierOperation(tensor)
+                found = call(tensor)
+                self.assertTrue((found == 3 * factor).all(), found)
+        hvd.shutdown()
+
+    def test_coalesced_operations_wait_for_earlier_ones(self):
+        """Operations before a block take effect before the operations of the block."""
+        tensor = torch.zeros(3)
+        earlier = EarlierOperation(tensor)
+        group = ronda.torch.c10d.group_of(dist.distributed_c10d._get_default_group())
+        group.start_coalescing()
+        group.allreduce([tensor])
+        self.assertTrue(earlier.has_ended)
+        group.end_coalescing().wait()
+        self.assertEqual(tensor.tolist(), [3.0 * SIZE] * 3)
+
+    def test_messages_of_columns_are_independent(self):
+        """Ranks 0 and 1 exchange the columns of a matrix, in an order that works only if receives
+        of different columns do not wait for each other.
+        """
+        group = dist.new_group([0, 1], timeout=datetime.timedelta(seconds=60))
+        if RANK > 1:
+            return
+        matrix = torch.full((3, 4), float(RANK))
+        works = [
+            *(dist.irecv(matrix[:, i], 1 - RANK, group, tag=i) for i in (0, 3)),
+            *(dist.isend(matrix[:, 2 - i // 3], 1 - RANK, group, tag=i) for i in (3, 0)),
+        ]
+        for work in works:
+            work.wait()
+        self.assertEqual(matrix.tolist(), [[1.0 - RANK, RANK, RANK, 1.0 - RANK]] * 3)
+
+    def test_spans_of_views(self):
+        """Slices conflict if they have an element in common. Others that repeat with the same
+        period do not.
+        """
+        whole = torch.arange(240).view(4, 5, 12)
+        slices = [
+            (slice(None), slice(None), 0),
+            (slice(None), slice(None), slice(3, 5)),
+            (slice(None), 2),
+            (slice(None), slice(3, 5)),
+            (slice(1, 3), slice(1, 4), slice(5, 7)),
+            (3,),
+        ]
+        for one in slices:
+            for other in slices:
+                views = [whole[one], whole[other]]
+                spans = [_tensors.span(view, True) for view in views]
+                common = set(views[0].flatten().tolist()) & set(views[1].flatten().tolist())
+                self.assertEqual(spans[0].conflicts_with(spans[1]), bool(common), (one, other))
 
     def test_operations_of_horovods_api_on_the_same_tensor(self):
         hvd.init()

@@ -9,6 +9,7 @@ from __future__ import annotations
 import datetime
 import functools
 import operator
+import threading
 import unittest
 
 import ronda.torch.c10d  # noqa: F401
@@ -146,6 +147,17 @@ class ReductionTest(TensorsAreEqual):
         flat = getattr(dist, "reduce_scatter_tensor", None) or dist._reduce_scatter_base
         flat(output, data(RANK, len(ranks), 4).view(-1), group=group)
         self.check(output, expected)
+
+    @in_each_group
+    def test_reduce_scatter_of_different_sizes(self, ranks, group):
+        mine = ranks.index(RANK)
+        inputs = [data(RANK + i, i, 3).t() for i in range(len(ranks))]
+        before = [each.clone() for each in inputs]
+        output = torch.empty(mine, 3).t()
+        dist.reduce_scatter(output, inputs, group=group)
+        self.check(output, sum(data(rank + mine, mine, 3).t() for rank in ranks))
+        for each, value in zip(inputs, before):
+            self.check(each, value)
 
     @in_each_group
     def test_reduce_scatter_in_place_and_coalesced(self, ranks, group):
@@ -389,6 +401,30 @@ class WorkTest(TensorsAreEqual):
         work = dist.all_reduce(tensor, async_op=True)
         work.wait()
         self.assertIs(work.get_future().wait()[0], tensor)
+
+    def test_callback_waits_for_a_future_that_exists(self):
+        """The second collective ends while the callback of the first one waits for it."""
+        store = dist.distributed_c10d._get_default_store()
+        keys = [f"{self.id()} {i}" for i in range(2)]
+        if RANK != 0:
+            works = []
+            for key in keys:
+                store.wait([key], datetime.timedelta(seconds=120))
+                works.append(dist.all_reduce(torch.ones(1), async_op=True))
+            for work in works:
+                work.wait()
+            return
+        works = [dist.all_reduce(torch.ones(1), async_op=True) for _ in keys]
+        has_ended = threading.Event()
+
+        def wait(_: torch.futures.Future) -> bool:
+            store.set(keys[1], "")
+            return has_ended.wait(60)
+
+        works[1].get_future().add_done_callback(lambda _: has_ended.set())
+        waited = works[0].get_future().then(wait)
+        store.set(keys[0], "")
+        self.assertTrue(waited.wait())
 
     def test_timeout(self):
         """If a wait times out before the operation ends, the operation stays in flight."""

@@ -102,6 +102,35 @@ class MembershipTest(unittest.TestCase):
                 self.assertIn(line, finished.out, errors)
 
 
+class AbortTest(MembershipTest):
+    def test_ranks_make_a_new_group_after_an_abort(self):
+        """Only rank 0 knows for sure that the job has failed. All ranks join a new one."""
+        self.check(
+            """
+    store = dist.TCPStore(os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]), count,
+                          number == 0)
+    for attempt in range(3):
+        prefixed = dist.PrefixStore(str(attempt), store)
+        dist.init_process_group("ronda", store=prefixed, rank=number, world_size=count)
+        print(total())
+        meet()
+        if number == 0:
+            ronda.torch.c10d.group_of(c10d._get_default_group()).abort()
+            print(failure(total))
+        dist.destroy_process_group()
+    print("done")
+    store.add("ended", 1)
+    while number == 0 and store.add("ended", 0) < count:
+        time.sleep(0.01)
+            """,
+            2,
+            {
+                0: ["rank 0 of 2: 3", "was aborted", "done"],
+                1: ["rank 1 of 2: 3", "done"],
+            },
+        )
+
+
 @unittest.skipUnless(hasattr(dist, "shrink_group"), "this PyTorch has no shrink_group")
 class ShrinkTest(MembershipTest):
     def test_ranks_are_left_out(self):

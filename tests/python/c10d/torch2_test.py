@@ -148,6 +148,15 @@ class BackendTest(unittest.TestCase):
                 dist.split_group(None, [[0]])
         dist.barrier()
 
+    def test_destroyed_group_completes_its_collectives(self):
+        group = dist.new_group()
+        tensors = [torch.ones(100000) for _ in range(20)]
+        works = [dist.all_reduce(tensor, group=group, async_op=True) for tensor in tensors]
+        dist.destroy_process_group(group)
+        for work, tensor in zip(works, tensors):
+            self.assertTrue(work.is_success())
+            self.assertTrue((tensor == SIZE).all())
+
     def test_gather_single(self):
         for root in range(SIZE):
             whole = torch.empty(2 * SIZE) if root == RANK else None

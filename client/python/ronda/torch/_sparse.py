@@ -43,6 +43,7 @@ def sparse_allreduce_async(
     with Told(set_id, name), Told(set_id, f"{name}/indices"):
         _check_sparse(tensor, op)
         sparse_shape = tensor.shape[: tensor.sparse_dim()]
+        _tensors.wait_for_users_of(reads=[tensor])
         values = _tensors.plain(tensor._values()).contiguous()
         rows = _row_numbers(tensor._indices(), sparse_shape)
         stream = _tensors.stream(values)

@@ -16,7 +16,7 @@ from typing import Any
 import torch
 
 from ronda import _rows
-from ronda._in_flight import Span
+from ronda._in_flight import IN_FLIGHT, Span
 from ronda.types import DType
 
 # Ronda's types have the same names as torch's. torch before 2.3 has no uint16, uint32 and uint64.
@@ -82,25 +82,50 @@ def check(tensor: torch.Tensor) -> int:
 
 def plain(tensor: torch.Tensor) -> torch.Tensor:
     """Returns `tensor`, or, for a lazily negated view, a copy with the negated values."""
-    is_negated = isinstance(tensor, torch.Tensor) and tensor.is_neg()
-    return tensor.resolve_neg() if is_negated else tensor
+    if not isinstance(tensor, torch.Tensor) or not tensor.is_neg():
+        return tensor
+    wait_for_users_of(reads=[tensor])
+    return tensor.resolve_neg()
 
 
 def span(tensor: torch.Tensor, is_written: bool) -> Span:
-    """Returns the span of a tensor that an operation uses; empty for a sparse tensor."""
+    """Returns the span of a tensor that an operation uses; for a sparse tensor, of its values."""
+    if tensor.layout is torch.sparse_coo:
+        tensor = tensor._values()
     if tensor.layout is not torch.strided or not (elements := tensor.numel()):
         return Span(0, 0, is_written)
-    begin = tensor.data_ptr()
-    if not tensor.is_contiguous():
-        # The span reaches from the first element to the last, across any gaps.
-        strides = zip(tensor.shape, tensor.stride())
-        elements = sum((size - 1) * step for size, step in strides) + 1
-    return Span(begin, begin + elements * tensor.element_size(), is_written)
+    begin, width = tensor.data_ptr(), tensor.element_size()
+    if tensor.is_contiguous():
+        return Span(begin, begin + elements * width, is_written)
+    steps = sorted(
+        (step, size) for size, step in zip(tensor.shape, tensor.stride()) if size > 1 and step > 0
+    )
+    end = begin + (sum((size - 1) * step for step, size in steps) + 1) * width
+    # The innermost dimensions are a run of consecutive elements. The next dimension repeats it.
+    run = 1
+    while steps and steps[0][0] == run:
+        run *= steps.pop(0)[1]
+    period = steps[0][0] if steps else 0
+    if period > run and all(step % period == 0 for step, _ in steps):
+        return Span(begin, end, is_written, period * width, run * width)
+    return Span(begin, end, is_written)
 
 
 def spans(reads: Iterable[torch.Tensor], writes: Iterable[torch.Tensor]) -> list[Span]:
     """Returns the spans of an operation that reads and writes these tensors."""
     return [span(each, False) for each in reads] + [span(each, True) for each in writes]
+
+
+def wait_for_users_of(
+    reads: Iterable[torch.Tensor] = (), writes: Iterable[torch.Tensor] = ()
+) -> None:
+    """Waits for the earlier operations that conflict with a copy of or to these tensors.
+
+    A copy runs at once, before its operation is submitted and waits for earlier operations. So all
+    code that copies a tensor of the caller calls this function first.
+    """
+    if IN_FLIGHT:
+        IN_FLIGHT.wait_for_users_of(spans(reads, writes))
 
 
 # The rank's only GPU, or -1 before the first tensor on a GPU.

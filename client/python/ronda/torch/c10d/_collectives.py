@@ -4,48 +4,29 @@
 
 from __future__ import annotations
 
-import contextlib
-import functools
-import inspect
-import os
-from collections.abc import Callable, Sequence
-from datetime import timedelta
-from typing import Any, NamedTuple, TypeVar
+from collections.abc import Sequence
+from typing import Any
 
 import torch
 
-from ronda import _rows, job
-from ronda._in_flight import IN_FLIGHT, Span
+from ronda import _rows
+from ronda._in_flight import IN_FLIGHT
 from ronda._library import native
-from ronda.errors import (
-    DeadlineError,
-    MismatchError,
-    NotInitializedError,
-    PeerFailedError,
-    RondaError,
-)
+from ronda.errors import DeadlineError
 from ronda.torch import _tensors
 from ronda.torch.c10d import _layout, _profile, _versions
-from ronda.torch.c10d._halves import HALVES
-from ronda.torch.c10d._lane import Lane, gpu_tensor
+from ronda.torch.c10d._submission import (
+    Submitter,
+    _by_lane_if_it_reduces,
+    _Call,
+    _coalesced_reduction,
+    _reduction,
+    _refused_for_all,
+)
 from ronda.torch.c10d._work import Work, in_torchs_words
 from ronda.types import ReduceOp
 
 Tensor = torch.Tensor
-_Method = TypeVar("_Method", bound=Callable[..., Any])
-_Value = TypeVar("_Value")
-
-_MESSAGES = ("send", "recv", "recvAnySource")
-_NO_TIME = timedelta(0)
-
-
-class _Call(NamedTuple):
-    """An operation that is ready to be submitted."""
-
-    submit: Callable[..., int]
-    arguments: tuple[Any, ...]
-    # The number of rows that each member must have sent. None: Ronda's core compares the shapes.
-    expected_rows: Sequence[int] | None = None
 
 
 def _only(tensors: Any) -> Tensor:
@@ -72,82 +53,13 @@ def _root(opts: Any) -> int:
     return int(getattr(opts, "rootRank", opts))
 
 
-# Returns whether an operation on a tensor, with these torch options, uses the group's lane.
-_Route = Callable[["Collectives", Tensor, Any], bool]
-
-
-def _by_lane(_group: Collectives, _tensor: Tensor, _opts: Any) -> bool:
-    return True
-
-
-def _by_engine(_group: Collectives, _tensor: Tensor, _opts: Any) -> bool:
-    return False
-
-
-def _by_lane_if_it_reduces(group: Collectives, tensor: Tensor, opts: Any) -> bool:
-    return group._lane.reduces(tensor, opts)
-
-
-def _refused_for_all(
-    route: _Route,
-    operations: Callable[..., Sequence[Any]] = lambda *args, **kwargs: [[*args, *kwargs.values()]],
-) -> Callable[[_Method], _Method]:
-    """Decorates a collective. If this rank refuses a call, the call fails on the other ranks, too.
-
-    Args:
-        route: decides whether operations on GPU tensors use the lane; the same on all ranks.
-        operations: takes the method's arguments, and returns an entry for each operation that the
-            other ranks have submitted: the tensor or the list of tensors of the operation.
-    """
-
-    def decorate(method: _Method) -> _Method:
-        signature = inspect.signature(method)
-
-        @functools.wraps(method)
-        def call(self: Collectives, *args: Any, **kwargs: Any) -> Any:
-            before = self._submitted
-            try:
-                return method(self, *args, **kwargs)
-            except Exception as error:
-                if self._submitted == before:
-                    tensors = [gpu_tensor([each]) for each in operations(*args, **kwargs)]
-                    bound = signature.bind_partial(self, *args, **kwargs).arguments
-                    opts = bound.get("opts") if bound.get("op") is None else bound["op"]
-                    with contextlib.suppress(RondaError):  # without a job no rank waits
-                        self._refuse(tensors, f"{type(error).__name__}: {error}", route, opts)
-                raise
-
-        return _versions.not_compiled(call)  # type: ignore[return-value]
-
-    return decorate
-
-
-def _remember(work: Work, uses: list[Span]) -> None:
-    """Keeps a Work until it has ended, even if the program has dropped it."""
-    IN_FLIGHT.add(work, uses)
-    if not _versions.HAS_BACKENDS:
-        HALVES.keep(work)
-
-
-def _each(tensors: Sequence[Any], *_: Any, **__: Any) -> Sequence[Any]:
-    """Returns the tensors of the first argument, because each tensor has its own operation."""
-    return tensors
-
-
 def _sums(tensors: Any, *_: Any, **__: Any) -> Sequence[Any]:
     """Returns an entry for each operation of an allreduce; a sparse tensor needs two operations."""
     given = [tensors] if isinstance(tensors, Tensor) else tensors
     return [given] * (2 if any(each.is_sparse for each in given) else 1)
 
 
-_collective = _refused_for_all(_by_lane)
-_collective_of_engine = _refused_for_all(_by_engine)
-_reduction = _refused_for_all(_by_lane_if_it_reduces)
-_coalesced = _refused_for_all(_by_lane, _each)
-_coalesced_reduction = _refused_for_all(_by_lane_if_it_reduces, _each)
-
-
-class Collectives:
+class Collectives(Submitter):
     """The collectives of a torch.distributed group, independent of torch's group class.
 
     Operations have no names: each rank's n-th collective matches the n-th collective of the other
@@ -162,170 +74,6 @@ class Collectives:
     other methods.
     """
 
-    _group_rank: int  # of this process in the group
-    _timeout_s: float
-
-    def __init__(self, rank: int, ranks: Sequence[int], process_set: int, timeout_s: float) -> None:
-        """
-        Args:
-            rank: the rank of this process in the group.
-            ranks: the members' ranks in the job, in the order of the group.
-            process_set: the id of the process set of these ranks.
-            timeout_s: the deadline of the collectives. 0 means the job's deadline.
-        """
-        self._timeout_s = timeout_s
-        self._begin(rank, ranks, process_set)
-
-    def _begin(self, rank: int, ranks: Sequence[int], process_set: int) -> None:
-        """Makes this object a group of `ranks` in the current job; see __init__()."""
-        self._group_rank = rank
-        self._ranks = list(ranks)
-        self._process_set = process_set
-        self._job = job.number()
-        self._process = os.getpid()
-        # The ranks of a process set are in ascending order, but a group may order them differently.
-        members = sorted(range(len(ranks)), key=self._ranks.__getitem__)
-        self._members = None if members == list(range(len(ranks))) else members
-        self._works: list[Work] | None = None  # of the collectives that are being coalesced
-        self._uses: list[Span] = []  # the memory of these collectives
-        self._submitted = 0
-        self._lane = Lane(process_set, members.index(rank))
-
-    @property
-    def process_set(self) -> int:
-        """The id of Ronda's process set.
-
-        Raises:
-            NotInitializedError: this process has left the set's job, or is a rank's forked child.
-        """
-        if self._job != job.number() or not native.is_initialized():
-            raise NotInitializedError(
-                "this process is a child that a rank has made with fork(), and is no rank itself: "
-                "let the parent communicate"
-                if self._process != os.getpid()
-                else "this process group is one of a job that this process has left since: make "
-                "the group again, or let reconfigure() do so"
-            )
-        return self._process_set
-
-    _set = process_set
-
-    def _get_sequence_number_for_group(self) -> int:
-        return self._submitted
-
-    def _set_sequence_number_for_group(self) -> None:
-        """Does nothing, because sequence numbers start at 0 on every rank."""
-
-    # -- Coalescing. Each operation is submitted at once, because Ronda itself fuses operations --
-
-    def start_coalescing(self, _device: Any = None) -> None:
-        self._works, self._uses = [], []
-
-    def end_coalescing(self, _device: Any = None) -> Work:
-        works, self._works = self._works or [], None
-        handles = [handle for work in works for handle in work.handles]
-        tensors = [tensor for work in works for tensor in work.result()]
-
-        def finish() -> None:
-            for work in works:
-                work.wait()
-
-        whole = Work("coalesced operations", handles, tensors, finish, parts=works)
-        _remember(whole, self._uses)
-        return whole
-
-    # -- The submission of all collectives --
-
-    def _start(
-        self,
-        what: str,
-        calls: Sequence[_Call],
-        results: Sequence[Tensor],
-        *,
-        opts: Any,
-        reads: Sequence[Tensor] = (),
-        writes: Sequence[Tensor] = (),
-        finish: _layout.Finish = None,
-        source: Callable[[int], int] | None = None,
-    ) -> Work | None:
-        """Submits a collective.
-
-        Args:
-            what: the name of the collective in torch.
-            calls: the operations of the collective.
-            results: the value of result().
-            opts: torch's options.
-            reads: the tensors that the collective reads, as the caller has passed them.
-            writes: the tensors that the collective changes.
-            finish: copies results to the caller's tensors.
-            source: takes a message's handle, and returns the sender's rank in the group.
-        """
-        uses = _tensors.spans(reads, writes)
-        if what not in _MESSAGES:
-            self._lane.begin((*reads, *writes))
-        if self._works is None:
-            IN_FLIGHT.wait_for_users_of(uses)
-        ended = _profile.begin(what, reads or writes) if _profile.is_on() else None
-        handles, failure = [], None
-        try:
-            for call in calls:
-                self._submitted += 1
-                handles.append(call.submit(*call.arguments))
-        except PeerFailedError as error:
-            failure = error  # the Work's error, as if the job had failed a moment later
-        except Exception:
-            self._submitted -= 1
-            raise
-        work = Work(
-            what,
-            handles,
-            list(results),
-            _layout.all_of([_row_check(what, handles, calls), finish]),
-            number=self._submitted,
-            process_set=None if what in _MESSAGES else self._set,
-            source=None if source is None else functools.partial(source, handles[0]),
-            ended=ended,
-            error=failure,
-            inputs=reads,
-            drops_early=bool(self._lane.memory),
-        )
-        if self._works is not None:
-            self._works.append(work)
-            self._uses += uses
-        elif _versions.blocks(opts):
-            work.wait()
-            return None
-        else:
-            _remember(work, uses)
-        return work
-
-    def _refuse(self, tensors: Sequence[Tensor | None], why: str, route: _Route, opts: Any) -> None:
-        """Makes the next operations of the group fail on its other ranks.
-
-        Args:
-            tensors: for each operation, one of its tensors on a GPU, or None if it has none.
-            why: the error text of this rank, which the other ranks' errors contain.
-            route: decides whether operations on GPU tensors use the lane.
-            opts: torch's options.
-        """
-        self._lane.carries(gpu_tensor(tensors))  # opens the lane, as on the ranks that submit
-        for tensor in tensors:
-            if tensor is not None and self._lane.carries(tensor) and route(self, tensor, opts):
-                self._lane.refuse(why)
-            else:
-                native.refuse(self._set, None, why)
-        self._submitted += len(tensors)
-
-    def _deadline(self, opts: Any = None) -> float:
-        timeout = getattr(opts, "timeout", None)
-        if isinstance(timeout, timedelta) and timeout > _NO_TIME:
-            return timeout.total_seconds()
-        return self._timeout_s
-
-    def _by_member(self, values: Sequence[_Value]) -> Sequence[_Value]:
-        """Returns the ranks' values, reordered as in the process set."""
-        return values if self._members is None else [values[i] for i in self._members]
-
     def _parts(self, tensor: Tensor) -> Sequence[Tensor]:
         """Divides a tensor into equal parts, one for each rank, in the order of the group."""
         return _layout.rows(tensor.reshape(-1), len(self._ranks)).unbind()
@@ -339,9 +87,8 @@ class Collectives:
             return self._sparse_allreduce(tensor, opts)
         arguments, finish = self._allreduce_arguments(tensor, opts)
         if self._blocks_at_once(tensor, opts):
-            self._submitted += 1
             try:
-                native.allreduce(*arguments)
+                self._submit(native.allreduce, arguments)
             except DeadlineError as error:
                 raise in_torchs_words(error) from None
             if finish is not None:
@@ -411,6 +158,7 @@ class Collectives:
             raise ValueError(f"AVG of a sparse tensor of {tensor.dtype}: use SUM, and divide")
         if is_average:
             factor /= len(self._ranks)
+        _tensors.wait_for_users_of(reads=[tensor])
         merged = tensor.coalesce()
         parts = [merged._indices().t().contiguous(), _layout.dense(merged._values())]
         handles: list[int] = []
@@ -427,7 +175,9 @@ class Collectives:
             _layout.fill(tensor, _layout.sum_of_rows(tensor, indices.t(), values, factor))
 
         calls = [self._allgather_call(part, None, opts)._replace(submit=gather) for part in parts]
-        return self._start("sparse_all_reduce", calls, [tensor], opts=opts, finish=finish)
+        return self._start(
+            "sparse_all_reduce", calls, [tensor], opts=opts, writes=[tensor], finish=finish
+        )
 
     @_reduction
     def reduce(self, tensors: Any, opts: Any, op: Any = None) -> Work | None:
@@ -466,12 +216,15 @@ class Collectives:
     def reduce_scatter(self, outputs: Any, inputs: Any, opts: Any = None) -> Work | None:
         output, parts = _only(outputs), _list(inputs)
         _layout.check_count("reduce_scatter", "input", parts, len(self._ranks))
-        if any(part.numel() != output.numel() for part in parts):
+        sizes = [part.numel() for part in parts]
+        if sizes[self._group_rank] != output.numel():
             raise ValueError(
-                "reduce_scatter: every input must have as many elements as the output, which has "
-                f"{output.numel()}; this rank's inputs have {[part.numel() for part in parts]}"
+                "reduce_scatter: this rank's output must have as many elements as its input number "
+                f"{self._group_rank}; they have {output.numel()} and {sizes[self._group_rank]}"
             )
         _layout.check_dtypes("reduce_scatter", parts, [output])
+        if len(set(sizes)) > 1:
+            return self._reduce_uneven_parts(output, parts, opts)
         data = _layout.together(self._by_member(parts))
         call, finish = self._reduce_scatter_call(output, data, opts)
         return self._start(
@@ -482,6 +235,27 @@ class Collectives:
             reads=parts,
             writes=[output],
             finish=finish,
+        )
+
+    def _reduce_uneven_parts(
+        self, output: Tensor, parts: Sequence[Tensor], opts: Any
+    ) -> Work | None:
+        """Reduces parts of different sizes on all ranks, and copies this rank's part to the output.
+
+        One operation is submitted, as if the sizes were equal, so it is refused in the same way.
+        """
+        _tensors.wait_for_users_of(reads=parts)
+        whole = torch.cat([_layout.flat(part) for part in parts])
+        own = whole.split([part.numel() for part in parts])[self._group_rank]
+        arguments, _ = self._allreduce_arguments(whole, opts)  # the result is in `whole`
+        return self._start(
+            "reduce_scatter",
+            [_Call(native.allreduce_async, arguments)],
+            [output],
+            opts=opts,
+            reads=parts,
+            writes=[output],
+            finish=_layout.copy_back(output, own),
         )
 
     @_reduction
@@ -497,6 +271,7 @@ class Collectives:
     def _reduce_scatter_singles(
         self, what: str, outputs: Sequence[Tensor], inputs: Sequence[Tensor], opts: Any
     ) -> Work | None:
+        _layout.check_pairs(what, outputs, inputs)
         prepared = []
         for output, data in zip(outputs, inputs):
             _layout.check_dtypes(what, [data], [output])
@@ -578,23 +353,3 @@ class Collectives:
         )
         rows = None if counts is None else _layout.counts_of_sent(counts, data, elements)
         return _Call(native.allgather_async, arguments, rows)
-
-
-def _row_check(what: str, handles: Sequence[int], calls: Sequence[_Call]) -> _layout.Finish:
-    """Returns a function that raises MismatchError if a member sent a wrong number of rows."""
-    if all(call.expected_rows is None for call in calls):
-        return None
-
-    def check() -> None:
-        for handle, call in zip(handles, calls):
-            if call.expected_rows is None:
-                continue
-            received = native.output(handle)[2]
-            for member, (rows, wanted) in enumerate(zip(received, call.expected_rows)):
-                if rows != wanted:
-                    raise MismatchError(
-                        f"{what}: member {member} of the group has sent {rows} rows, and this rank "
-                        f"has room for {wanted}: the outputs must have the sizes of the inputs"
-                    )
-
-    return check

@@ -18,19 +18,17 @@ from ronda._library import native
 from ronda.errors import DeadlineError
 from ronda.torch import _tensors
 from ronda.torch.c10d import _layout, _versions
-from ronda.torch.c10d._collectives import (
+from ronda.torch.c10d._collectives import _list, _only, _root
+from ronda.torch.c10d._lane import gpu_tensor
+from ronda.torch.c10d._lane_exchanges import LaneExchanges
+from ronda.torch.c10d._submission import (
     _by_lane,
     _Call,
     _coalesced,
     _collective,
     _collective_of_engine,
-    _list,
-    _only,
     _refused_for_all,
-    _root,
 )
-from ronda.torch.c10d._lane import gpu_tensor
-from ronda.torch.c10d._lane_exchanges import LaneExchanges
 from ronda.torch.c10d._work import Work
 
 Tensor = torch.Tensor
@@ -105,6 +103,7 @@ class Exchanges(LaneExchanges):
         calls = []
         for rank, part in zip(sorted(self._ranks), room.split(list(counts))):
             if rank == self._ranks[self._group_rank]:
+                _tensors.wait_for_users_of([data], [part])
                 with torch.no_grad():
                     part.copy_(_layout.flat(data))
             calls.append(self._broadcast_call(part, rank, opts))
@@ -126,11 +125,10 @@ class Exchanges(LaneExchanges):
     ) -> Work | None:
         # Each list in `lists` has the outputs for the inputs of one rank, but each operation needs
         # the outputs for the same input of every rank.
+        _layout.check_count("all_gather_coalesced", "lists of output", lists, len(self._ranks))
+        for outputs in lists:
+            _layout.check_pairs("all_gather_coalesced", outputs, inputs)
         columns = [list(column) for column in zip(*lists)]
-        if len(columns) != len(inputs):
-            raise ValueError(
-                f"all_gather_coalesced: {len(inputs)} inputs, and outputs for {len(columns)}"
-            )
         return self._gather_columns("all_gather_coalesced", columns, inputs, opts)
 
     def _gather_columns(
@@ -161,6 +159,7 @@ class Exchanges(LaneExchanges):
     def _all_gather_singles(
         self, what: str, outputs: Sequence[Tensor], inputs: Sequence[Tensor], opts: Any
     ) -> Work | None:
+        _layout.check_pairs(what, outputs, inputs)
         calls, finishes = [], []
         for output, data in zip(outputs, inputs):
             self._check_whole(what, output, data)
@@ -343,7 +342,7 @@ class Exchanges(LaneExchanges):
             parts = rooms.split(to_receive)
             room, deal_out = _layout.room_for(self._by_member(parts))
             data = self._by_member(sent.split(to_send))
-            sent = torch.cat(list(data))
+            sent = _layout.together(data).view(sent.shape)
             to_send = [part.shape[0] for part in data]
             to_receive = [part.shape[0] for part in self._by_member(parts)]
             finishes.insert(0, deal_out)
@@ -487,7 +486,7 @@ class Exchanges(LaneExchanges):
         for a later call.
         """
         for operation in IN_FLIGHT.operations():
-            if isinstance(operation, Work) and operation.process_set == self._set:
+            if isinstance(operation, Work) and operation.process_set == self._process_set:
                 operation.settle()
 
     def monitored_barrier(self, timeout: Any = None, wait_all_ranks: bool = False) -> None:

@@ -245,10 +245,17 @@ class Group(Exchanges, _versions.GroupBase):  # type: ignore[misc]
         """
         if self._process_set == 0 and self._job == job.number():
             job.abort(f"the process group {self._name!r} was aborted")
-        self.shutdown()
+        self._end_now()
 
     def shutdown(self) -> None:
-        """Removes the process set. The job continues, because other groups may use it."""
+        """Waits for the group's collectives, and removes the process set. The job continues,
+        because other groups may use it.
+        """
+        if self._process_set != 0 and self._job == job.number():
+            self._await_collectives()
+        self._end_now()
+
+    def _end_now(self) -> None:
         self._memory.drop()
         end = self._end.detach()
         if end is not None:

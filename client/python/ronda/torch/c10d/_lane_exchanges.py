@@ -12,8 +12,9 @@ import torch
 from ronda._library import native
 from ronda.torch import _tensors
 from ronda.torch.c10d import _layout
-from ronda.torch.c10d._collectives import Collectives, _Call, _root
+from ronda.torch.c10d._collectives import Collectives, _root
 from ronda.torch.c10d._lane import NO_PART, Part, adjacent_parts, part_of
+from ronda.torch.c10d._submission import _Call
 from ronda.torch.c10d._work import Work
 
 Tensor = torch.Tensor

@@ -20,11 +20,14 @@ Finish = Callable[[], None] | None
 
 def dense(tensor: Tensor) -> Tensor:
     """Returns the elements in row-major order. Returns `tensor` itself if its memory has this
-    order.
+    order. Otherwise first waits for the earlier operations that change the tensor.
 
     For a lazily conjugated or negated view, computes the values, because the view's memory has
     different values.
     """
+    if is_dense(tensor):
+        return tensor
+    _tensors.wait_for_users_of(reads=[tensor])
     return tensor.resolve_conj().resolve_neg().contiguous()
 
 
@@ -143,6 +146,14 @@ def check_count(what: str, kind: str, tensors: Sequence[Tensor], size: int) -> N
         )
 
 
+def check_pairs(what: str, outputs: Sequence[Any], inputs: Sequence[Tensor]) -> None:
+    """Raises ValueError if there is not one entry of `outputs` for each input."""
+    if len(outputs) != len(inputs):
+        raise ValueError(
+            f"{what}: {len(inputs)} inputs, and outputs for {len(outputs)}: pass one for each"
+        )
+
+
 def _adjacent(tensors: Sequence[Tensor]) -> Tensor | None:
     """Returns a flat view of the memory of all tensors, or None if they are not adjacent in
     memory.
@@ -168,7 +179,10 @@ def together(tensors: Sequence[Tensor]) -> Tensor:
     in memory.
     """
     whole = _adjacent(tensors)
-    return torch.cat([flat(tensor) for tensor in tensors]) if whole is None else whole
+    if whole is not None:
+        return whole
+    _tensors.wait_for_users_of(reads=tensors)
+    return torch.cat([flat(tensor) for tensor in tensors])
 
 
 def room_for(tensors: Sequence[Tensor]) -> tuple[Tensor, Finish]:
@@ -207,6 +221,8 @@ def apart_each(sources: Sequence[Tensor], destinations: Sequence[Tensor]) -> lis
         # Of the destinations that begin before the end of the source, the last one ends last.
         before = bisect.bisect_left(begins, (_end(source), 0))
         is_shared = before > 0 and begins[before - 1][1] > source.data_ptr()
+        if is_shared:
+            _tensors.wait_for_users_of(reads=[source])
         result.append(source.clone() if is_shared else source)
     return result
 

@@ -54,19 +54,10 @@ def shrink(group: Group, excluded: Sequence[int], timeout_s: float) -> Group:
     address = "127.0.0.1" if is_one_host else socket.gethostname()
     key = _rendezvous.next_key(size)
     place = _rendezvous.meeting_point(group.store, key, rank, size, address)
-    _await_all(group.store, f"{key}/ready", size)
+    _rendezvous.await_all(group.store, f"{key}/ready", size)  # no rank is in an earlier operation
     reason = f"shrink_group() has left out the ranks {list(excluded)}"
     job.rejoin(_rendezvous.USER, reason, rank=rank, size=size, **place)
     return type(group)(rank, range(size), 0, name, timeout_s, group.store)
-
-
-def _await_all(store: Any, key: str, size: int) -> None:
-    """Waits until `size` ranks have called this function, so that no rank is still in an earlier
-    operation.
-    """
-    if store.add(key, 1) == size:
-        store.set(f"{key}/all", "")
-    store.wait([f"{key}/all"])
 
 
 def serve_all_devices(whole: Any, group: Group) -> None:

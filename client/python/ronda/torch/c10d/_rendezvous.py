@@ -28,6 +28,7 @@ from torch._C._distributed_c10d import TCPStore
 from ronda import _env, _local_rank, job
 from ronda._library import native
 from ronda._ports import free_port
+from ronda.errors import RondaError
 
 USER = "c10d"
 _KEY = "ronda/job"
@@ -50,7 +51,8 @@ def is_launched_for_ronda() -> bool:
 
 
 def join(store: Any, rank: int, size: int) -> None:
-    """Joins the job, and blocks until all ranks have joined.
+    """Joins the job, and blocks until all ranks have joined. If the ranks are in a job that has
+    failed, and meet through torch's store, they leave it and join a new one.
 
     Args:
         store: the store of the default group.
@@ -58,17 +60,70 @@ def join(store: Any, rank: int, size: int) -> None:
         size: the size of the group.
 
     Raises:
-        RuntimeError: this process has already joined a different Ronda job, or the launcher's
-            variables describe a different job.
+        RuntimeError: this process has already joined a different Ronda job, the launcher's
+            variables describe a different job, or the launcher's job has failed.
     """
-    if native.is_initialized() or is_launched_for_ronda():
+    if is_launched_for_ronda():
+        _join_launched()
+    elif native.is_initialized() and not _has_failed_on_any(store, size):
         job.init(USER)
     else:
         address = os.environ.get("RONDA_MASTER_ADDR") or _own_address(size)
         port = os.environ.get("RONDA_MASTER_PORT")
         place = meeting_point(store, next_key(size), rank, size, address, port)
-        job.init(USER, rank=rank, size=size, **_local_place(), **place)
+        reason = "init_process_group() makes a new job in place of this one, which has failed"
+        job.rejoin(USER, reason, rank=rank, size=size, **_local_place(), **place)
     _check_place(rank, size)
+
+
+def _join_launched() -> None:
+    """Joins the job for which rondarun or an MPI launcher has started this process.
+
+    Raises:
+        RuntimeError: the job has failed. The launcher has told the ranks the place of this job
+            only, so they cannot form another one.
+    """
+    job.init(USER)
+    failure = _failure()
+    if failure is not None:
+        raise RuntimeError(
+            "init_process_group: the job for which the launcher has started this process has "
+            "failed, and the ranks cannot form another one: start the program again, start its "
+            "ranks with torchrun, or use an elastic job (rondarun --min-np). The job's failure: "
+            f"{failure}"
+        ) from failure
+
+
+def _failure() -> RondaError | None:
+    """Returns the failure of the current job, or None."""
+    try:
+        native.job_status()
+    except RondaError as error:
+        return error
+    return None
+
+
+def _has_failed_on_any(store: Any, size: int) -> bool:
+    """Returns whether the job has failed on any of the `size` ranks that call this function. All
+    ranks get the same answer, although they learn of a failure at different times.
+    """
+    key = f"{next_key(size)}/failures"
+    store.add(key, int(_failure() is not None))
+    await_all(store, f"{key}/known", size)
+    return int(store.add(key, 0)) > 0
+
+
+def await_all(store: Any, key: str, size: int) -> None:
+    """Waits until `size` ranks have called this function.
+
+    Args:
+        store: a torch store that all ranks can reach.
+        key: a key that no earlier call has used.
+        size: the number of the ranks.
+    """
+    if store.add(key, 1) == size:
+        store.set(f"{key}/all", "")
+    store.wait([f"{key}/all"])
 
 
 def _check_place(rank: int, size: int) -> None:
@@ -170,7 +225,7 @@ def serve_env() -> None:
             _env.export()
             yield from original(url, **options)
             return
-        job.init(USER)
+        _join_launched()
         _check_place(*_asked_place(url))
         yield _shared_store(options.get("timeout")), native.rank(), native.size()
         raise RuntimeError("a process joins its job once: there is no second rendezvous")

@@ -25,11 +25,9 @@ from ronda.torch.c10d._typed_future import TypedPromise
 
 _NO_TIMEOUT = timedelta(0)
 
-# A callback of a future may wait for the future of another collective, as PowerSGD's callbacks do.
-# While a callback waits, Ronda's callback thread cannot complete the other future, so a thread of
-# this pool does.
-_thread = threading.local()
-_waiters = concurrent.futures.ThreadPoolExecutor(64, "ronda-c10d")
+# These threads complete the futures, and so run the program's callbacks. A callback may wait for
+# another collective's future, as PowerSGD's callbacks do. Another thread then completes that one.
+_completers = concurrent.futures.ThreadPoolExecutor(64, "ronda-c10d")
 
 
 def _value_or_error(future: Any) -> Any:
@@ -81,7 +79,9 @@ class Work(_Base):  # type: ignore[misc]
             process_set: the process set of the collective, or None for a message.
             source: returns the rank in the group that sent the received tensor. Called after the
                 operations have ended.
-            parts: the Works that own the handles, if this Work does not own them.
+            parts: the Works that own the handles, if this Work does not own them. This Work ends
+                only through its parts: `finish` ends them, also after an error, and raises their
+                error.
             ended: called once, when the collective and `finish` have ended, with or without an
                 error.
             error: the reason why the collective has already failed.
@@ -103,7 +103,7 @@ class Work(_Base):  # type: ignore[misc]
         self._parts = parts
         self._ended = ended
         self._lock = threading.Lock()
-        self._is_over = not handles or error is not None
+        self._is_over = error is not None or not (handles or parts)
         # For tensors on a GPU, _origin is the stream of the submission, and _finished is an event
         # after _finish().
         used = [*tensors, *inputs]
@@ -172,7 +172,9 @@ class Work(_Base):  # type: ignore[misc]
         # tensors for later work on this stream.
         streams = [] if self._origin is None else [self._origin, _tensors.current_stream()]
         limit_s = timeout_s if timeout_s > 0 else -1.0
-        for handle in self.handles:
+        for part in self._parts:
+            part._synchronize(timeout_s)
+        for handle in () if self._parts else self.handles:
             try:
                 if streams:
                     is_over = native.synchronize_on_stream(handle, streams[0], limit_s)
@@ -290,8 +292,6 @@ class Work(_Base):  # type: ignore[misc]
             # Ronda's threads do not take part in a CUDA graph capture, so this thread makes its
             # stream wait now, and completes the future.
             self._order_current_stream()
-        elif first and getattr(_thread, "completes_futures", False):
-            _waiters.submit(self._wait_and_conclude)
         elif first:
             self._advance(0, 0, None)
         assert self._future is not None
@@ -314,10 +314,13 @@ class Work(_Base):  # type: ignore[misc]
 
     def _advance(self, index: int, status: int, message: str | None) -> None:
         """Called when the operations before `index` have ended, the last of them with `status`."""
-        if status != 0:
+        if status != 0 and not self._parts:
             self._error = self._error or in_torchs_words(native.error(status, message or ""))
         if index == len(self.handles):
-            self._conclude_on_side_stream()
+            try:
+                _completers.submit(self._conclude_on_side_stream)
+            except RuntimeError:  # the interpreter ends
+                self._conclude_on_side_stream()
             return
 
         def next_one(status: int, message: str | None) -> None:
@@ -330,13 +333,7 @@ class Work(_Base):  # type: ignore[misc]
                 self.handles[index], self._side_stream.cuda_stream, next_one
             )
 
-    def _wait_and_conclude(self) -> None:
-        with self._on_side_stream():
-            self._synchronize(0.0)
-        self._conclude_on_side_stream()
-
     def _conclude_on_side_stream(self) -> None:
-        _thread.completes_futures = True
         with self._on_side_stream():
             self._conclude()
 
