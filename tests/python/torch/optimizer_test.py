@@ -14,6 +14,7 @@ from torch_cases import (
     batch,
     loss_of,
     make_model,
+    pair,
     parameters_for,
     setUpModule,  # noqa: F401
     sgd,
@@ -311,6 +312,26 @@ class ParametersTest(Case):
                 with optimizer.skip_synchronize():
                     optimizer.step()
             self.assert_same_on_all_ranks(table)
+
+    def test_sparse_gradients_in_groups_with_dense_gradients(self):
+        for groups in (1, 2):
+            model = torch.nn.Sequential(
+                torch.nn.Embedding(6, 3, sparse=True), torch.nn.Linear(3, 2), torch.nn.Linear(2, 1)
+            )
+            hvd.broadcast_parameters(model.state_dict(), 0)
+            optimizer, whole, alone = pair(
+                model, lambda p: torch.optim.SGD(p, lr=0.1), groups=groups
+            )
+            for step in range(3):
+                optimizer.zero_grad(), alone.zero_grad()
+                model(torch.tensor([hvd.rank(), step])).square().sum().backward()
+                for rank in range(hvd.size()):
+                    loss = whole(torch.tensor([rank, step])).square().sum()
+                    (loss / hvd.size()).backward()
+                for ours, expected in zip(model.parameters(), whole.parameters()):
+                    torch.testing.assert_close(ours.grad.to_dense(), expected.grad.to_dense())
+                optimizer.step(), alone.step()
+            torch.testing.assert_close(weights(model), weights(whole))
 
     def test_parameters_with_empty_sparse_gradients(self):
         """The gradient is empty on a rank without rows or backward pass, or after zero_grad()."""
