@@ -99,6 +99,7 @@ class WholeTest(TrainingCase):
             {},
             {"groups": 2},
             {"compression": Doubling},
+            {"compression": Doubling, "groups": 2},
             {"op": hvd.Sum},
         ):
             model = make_model()

@@ -100,7 +100,7 @@ class GradientReducer:
         _reducers.add(self)
         self._has_lost_hooks = False
         self.add(names)
-        if groups is not None:
+        if groups is not None and not self._is_custom:
             make_bundles(self._gradients, groups)
 
     # -- Parameters --

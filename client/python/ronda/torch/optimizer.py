@@ -387,7 +387,8 @@ def DistributedOptimizer(
             the sum.
         num_groups: deprecated; use groups.
         groups: lists of parameters whose gradients are reduced together, or the number of such
-            lists, of about equal length. With None or 0, each gradient is reduced when it is ready.
+            lists, of about equal length. With None or 0, each gradient is reduced when it is ready,
+            as are sparse gradients, and all gradients with the program's own Compressor.
         sparse_as_dense: if true, sparse gradients are reduced as dense gradients.
         process_set: the ranks that take part.
 
