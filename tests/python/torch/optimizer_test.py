@@ -2,6 +2,7 @@
 
 """Compares DistributedOptimizer with one process that has the data of all ranks."""
 
+import copy
 import inspect
 import unittest
 import warnings
@@ -53,6 +54,26 @@ class Case(TrainingCase):
 
 
 class ReductionTest(Case):
+    def test_hooks_of_a_step_run_once(self):
+        def load(optimizer):
+            optimizer.load_state_dict(optimizer.state_dict())
+            return optimizer
+
+        for op in (hvd.Average, hvd.Adasum):
+            model = torch.nn.Linear(2, 1)
+            optimizer = hvd.DistributedOptimizer(sgd(model), model.named_parameters(), op=op)
+            for change in (lambda each: each, load, copy.deepcopy, load):
+                optimizer, calls = change(optimizer), []
+                optimizer._optimizer_step_code = lambda calls=calls: calls.append("code")
+                if hasattr(optimizer, "register_step_post_hook"):  # from torch 2.0 on
+                    optimizer.register_step_pre_hook(lambda *_, calls=calls: calls.append("before"))
+                    optimizer.register_step_post_hook(lambda *_, calls=calls: calls.append("after"))
+                    expected = ["before", "code", "after"]
+                else:
+                    expected = ["code"]
+                optimizer.step()
+                self.assertEqual(calls, expected)
+
     def test_is_the_programs_optimizer(self):
         model = make_model()
         own = sgd(model)
