@@ -14,6 +14,7 @@ import ronda.torch
 import torch
 from ronda import apex
 from torch import nn
+from torch.utils.checkpoint import checkpoint
 
 RANK = SIZE = 0
 
@@ -112,6 +113,45 @@ class ParallelTest(unittest.TestCase):
                 model.zero_grad(set_to_none=True)
                 model(torch.full((1, 2, 3), RANK + 1.0)).backward()
                 self.check_shared(model, float(sum(range(SIZE + 1))))
+
+    def test_backward_that_raises_leaves_the_next_one_whole(self):
+        class Failing(nn.Module):
+            def forward(self, data: torch.Tensor) -> torch.Tensor:
+                if self.training:
+                    data.register_hook(self.fail)
+                return data
+
+            def fail(self, _: torch.Tensor) -> None:
+                raise MemoryError("made up")
+
+        for delays in (False, True):
+            own = network()
+            own.insert(3, failing := Failing())
+            model = apex.parallel.DistributedDataParallel(own, delay_allreduce=delays)
+            expected = [total / SIZE for total in self.sums()]
+            self.assertRaises(MemoryError, gradients, model, RANK)
+            failing.eval()
+            for _ in range(2):
+                self.check(gradients(model, RANK), expected)
+
+    def test_gradients_of_a_checkpointed_segment_are_summed_once(self):
+        class Checkpointed(nn.Module):
+            def __init__(self) -> None:
+                super().__init__()
+                self.net = network()
+                self.unused = nn.Parameter(torch.ones(2))
+
+            def forward(self, data: torch.Tensor) -> torch.Tensor:
+                data = data.clone().requires_grad_()
+                return checkpoint(self.net[2:], self.net[:2](data), use_reentrant=True)
+
+        for delays in (False, True):
+            model = apex.parallel.DistributedDataParallel(
+                Checkpointed(), gradient_average=False, delay_allreduce=delays
+            )
+            model.zero_grad()
+            model(inputs(RANK)).square().sum().backward()
+            self.check([p.grad for p in model.module.net.parameters()], self.sums())
 
     def test_disabled_allreduce_accumulates(self):
         model = apex.parallel.DistributedDataParallel(network())

@@ -234,6 +234,17 @@ class WholeTest(TrainingCase):
             optimizer.step(), alone.step()
         torch.testing.assert_close(weights(model), weights(whole))
 
+    def test_of_a_checkpointed_model_with_an_unused_parameter(self):
+        model = WithExtra()
+        optimizer = self.wrap(model)
+        for step in range(STEPS):
+            optimizer.zero_grad()
+            expected = gradients_of_all(model.net, step)
+            data = batch(hvd.rank(), step).requires_grad_()
+            checkpoint(model, data, use_reentrant=True).square().mean().backward()
+            self.check(model.net, expected)
+            optimizer.step()
+
     def test_a_step_may_be_left_out(self):
         for drop in (
             lambda model, optimizer: optimizer.zero_grad(),

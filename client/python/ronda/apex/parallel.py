@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterable
 from typing import Any
 
@@ -13,8 +14,14 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from ronda._in_flight import first_conflict
 from ronda._library import native
+from ronda.errors import RondaError
 from ronda.torch import _tensors
-from ronda.torch._hooks import call_after_accumulation, make_sharing_test
+from ronda.torch._hooks import (
+    call_after_accumulation,
+    call_in_outer_pass,
+    is_nested,
+    make_sharing_test,
+)
 from ronda.torch.functions import broadcast_parameters
 from ronda.torch.sync_batch_norm import SyncBatchNorm
 from ronda.types import ReduceOp
@@ -217,7 +224,18 @@ class DistributedDataParallel(nn.Module):
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """Calls the module's forward()."""
+        if (self._is_queued or self._submitted) and not is_nested():
+            self._abandon()
         return self.module(*args, **kwargs)
+
+    def _abandon(self) -> None:
+        """Ends a backward pass that an exception has ended before _finish(). Waits for its sums,
+        and ignores their errors.
+        """
+        self._is_queued = False
+        self._submitted.clear()
+        with contextlib.suppress(RondaError):
+            self._sums.wait()
 
     def enable_allreduce(self) -> None:
         """Makes backward passes average gradients again."""
@@ -242,12 +260,15 @@ class DistributedDataParallel(nn.Module):
         """The hook that autograd calls when backward has added to a gradient."""
         if not self._is_enabled:
             return
+        self._queue()
+        if not self.delay_allreduce:
+            self._submit(name, parameter)
+
+    def _queue(self) -> None:
         if not self._is_queued:
             self._is_queued = True
             engine: Any = torch.autograd.Variable._execution_engine
             engine.queue_callback(self._finish)
-        if not self.delay_allreduce:
-            self._submit(name, parameter)
 
     def _submit(self, name: str, parameter: torch.Tensor) -> None:
         if name in self._submitted:
@@ -261,8 +282,12 @@ class DistributedDataParallel(nn.Module):
 
     def _finish(self) -> None:
         """Submits the remaining gradients, and waits for all sums. Autograd calls this at the end
-        of backward.
+        of backward. At the end of a nested pass the outer pass may compute further gradients.
         """
+        if is_nested():
+            self._is_queued = False
+            call_in_outer_pass(self._queue)
+            return
         try:
             for name, parameter in self.module.named_parameters():
                 if not parameter.requires_grad or name in self._submitted:

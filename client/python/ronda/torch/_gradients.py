@@ -43,7 +43,6 @@ from ronda.torch._hooks import (
     HAS_POST_ACCUMULATE_HOOKS,
     Backward,
     install_hook,
-    is_nested,
     remove_hooks,
 )
 from ronda.torch._report import REDUCTION, Exchange, Report
@@ -251,19 +250,13 @@ class GradientReducer:
         for place, gradient in enumerate(self._members):
             gradient.place = place
 
-    def report(self) -> bool:
+    def report(self) -> None:
         """Reports to the other ranks, at the end of a backward pass, which gradients this rank has.
 
-        Returns:
-            True if the caller must call end_backward() later in this pass.
+        The caller must call end_backward() later in this pass. REQUIRES: is_active().
         """
-        if not self.is_active():
-            return False
-        if is_nested() and not all(each.is_submitted() for each in self._gradients):
-            return False  # the outer pass goes on
         with self._abandoning():
             self._begin_report(is_open=True)
-        return True
 
     def end_backward(self) -> None:
         """Waits, after report(), for the gradients that all ranks have."""

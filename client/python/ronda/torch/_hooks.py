@@ -43,11 +43,20 @@ class Backward:
         _queue(self._report)
         self.is_queued = True
 
+    def _queue_once(self) -> None:
+        if not self.is_queued:
+            self.queue()
+
     def _report(self) -> None:
         self.is_queued = False
         reducer = self._reducer()
-        if reducer is not None and reducer.report():
-            _queue(self._wait)  # runs after all callbacks that are already queued
+        if reducer is None or not reducer.is_active():
+            return
+        if is_nested():
+            call_in_outer_pass(self._queue_once)
+            return
+        reducer.report()
+        _queue(self._wait)  # runs after all callbacks that are already queued
 
     def _wait(self) -> None:
         reducer = self._reducer()
@@ -64,16 +73,42 @@ def _queue(callback: Callable[[], None]) -> None:
 _APPLY: Any = torch.autograd.function.BackwardCFunction.apply
 
 
-def is_nested() -> bool:
-    """Returns whether the backward pass that ends now was started inside another pass, for instance
-    by torch.utils.checkpoint.
+def _outer_node() -> Any:
+    """Returns the node of the outer pass's graph that has started the backward pass that runs now,
+    or None.
     """
     frame: Any = sys._getframe()
     while frame is not None:
         if frame.f_code is _APPLY.__code__:
-            return True
+            return frame.f_locals["self"]
         frame = frame.f_back
-    return False
+    return None
+
+
+def is_nested() -> bool:
+    """Returns whether the backward pass that ends now was started inside another pass, for instance
+    by torch.utils.checkpoint.
+    """
+    return _outer_node() is not None
+
+
+def call_in_outer_pass(callback: Callable[[], None]) -> None:
+    """Makes autograd call `callback` in the outer pass, soon after the nested pass that ends now.
+
+    REQUIRES: is_nested().
+    """
+    installed: list[Any] = []
+
+    def hook(*_: Any) -> None:
+        remove_hooks(installed)
+        installed.clear()
+        callback()
+
+    # A callback can only be queued for the pass that runs. The node that has started the nested
+    # pass has its result soon, and autograd then runs one of the next nodes.
+    for node, _ in _outer_node().next_functions:
+        if node is not None:
+            installed.append(node.register_hook(hook))
 
 
 def install_hook(
