@@ -224,7 +224,23 @@ class _GroupedAllreduce(torch.autograd.Function):
         op, factors, process_set = ctx.arguments
         _check_differentiable(op)
         dense = [gradient.contiguous() for gradient in gradients]
-        return (None, None, None, None, *_reduce_group(dense, None, op, factors, process_set))
+        reduced = _differentiable_group(dense, None, op, factors, process_set)
+        return None, None, None, None, *reduced
+
+
+def _differentiable_group(
+    tensors: Sequence[torch.Tensor],
+    name: str | None,
+    op: ReduceOp,
+    factors: _Factors,
+    process_set: ProcessSet,
+) -> Sequence[torch.Tensor]:
+    if _needs_gradient(tensors):
+        reduced: tuple[torch.Tensor, ...] = _GroupedAllreduce.apply(
+            name, op, factors, process_set, *tensors
+        )
+        return reduced
+    return _reduce_group(tensors, name, op, factors, process_set)
 
 
 def grouped_allreduce(
@@ -243,10 +259,7 @@ def grouped_allreduce(
         op = reduce_op(op, average)
         pairs = [compression.compress(tensor) for tensor in members]
     short = [tensor for tensor, _ in pairs]
-    if _needs_gradient(short):
-        reduced = _GroupedAllreduce.apply(name, op, factors, process_set, *short)
-    else:
-        reduced = _reduce_group(short, name, op, factors, process_set)
+    reduced = _differentiable_group(short, name, op, factors, process_set)
     return [compression.decompress(each, context) for each, (_, context) in zip(reduced, pairs)]
 
 
@@ -353,7 +366,10 @@ class _Broadcast(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *gradients: Any) -> Any:
         mean = allreduce(gradients[0].contiguous(), op=Average, process_set=ctx.process_set)
-        return mean if rank() == ctx.root_rank else torch.zeros_like(mean), None, None, None
+        if rank() != ctx.root_rank:
+            # Zeros that depend on the mean, so that this rank takes part in the mean's gradient.
+            mean = mean.masked_fill(torch.ones_like(mean, dtype=torch.bool), 0)
+        return mean, None, None, None
 
 
 def broadcast(
