@@ -16,6 +16,7 @@ _ARGUMENTS_ARE_WRONG = (
     ValueError,
     TypeError,
     NotImplementedError,
+    OverflowError,
     AttributeError,
     pickle.PicklingError,
 )
@@ -41,7 +42,12 @@ class Told:
         self._process_set, self._name, self._members = process_set, name, members
 
     def __enter__(self) -> None:
-        pass
+        name = self._name
+        if name is not None and not isinstance(name, str):
+            self._name = str(name)
+            text = f"name is {name!r:.80}, a {type(name).__name__}: it must be a string"
+            self._tell(f"ValueError: {text}")
+            raise ValueError(text)
 
     def __exit__(
         self,

@@ -14,6 +14,7 @@ import ronda.torch
 import torch
 from ronda import apex
 from torch import nn
+from torch.utils.checkpoint import checkpoint
 
 RANK = SIZE = 0
 
@@ -44,6 +45,35 @@ def gradients(model: nn.Module, rank: int) -> list[torch.Tensor]:
     return [parameter.grad.clone() for parameter in model.parameters()]
 
 
+class ReducingInBackward(torch.autograd.Function):
+    """The identity. Its backward pass waits until all earlier gradients are summed."""
+
+    @staticmethod
+    def forward(ctx, tensor):
+        return tensor.clone()
+
+    @staticmethod
+    def backward(ctx, gradient):
+        ronda.torch.allreduce(torch.ones(1), name="later than earlier gradients")
+        return gradient.clone()
+
+
+class Shared(nn.Module):
+    """A network in which autograd computes two gradients as views of a tensor that it reads again
+    later.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = nn.Parameter(torch.zeros(1, 2, 3))
+        self.second = nn.Parameter(torch.zeros(2, 3))
+        self.third = nn.Parameter(torch.zeros(3, 2))
+
+    def forward(self, factor: torch.Tensor) -> torch.Tensor:
+        later = self.second.unsqueeze(0) + self.third.view(1, 2, 3)
+        return ((ReducingInBackward.apply(self.first) + later) * factor).sum()
+
+
 class ParallelTest(unittest.TestCase):
     def check(self, found, expected) -> None:
         for ours, theirs in zip(found, expected, strict=True):
@@ -68,6 +98,60 @@ class ParallelTest(unittest.TestCase):
                 expected = [total / divisor for total in self.sums()]
                 for _ in range(3):
                     self.check(gradients(model, RANK), expected)
+
+    def check_shared(self, model: nn.Module, expected: float) -> None:
+        for name, parameter in model.named_parameters():
+            with self.subTest(parameter=name):
+                self.assertEqual(set(parameter.grad.flatten().tolist()), {expected})
+
+    def test_gradients_that_share_memory_are_summed_once(self):
+        for delays in (False, True):
+            model = apex.parallel.DistributedDataParallel(
+                Shared(), gradient_average=False, delay_allreduce=delays
+            )
+            for _ in range(3):
+                model.zero_grad(set_to_none=True)
+                model(torch.full((1, 2, 3), RANK + 1.0)).backward()
+                self.check_shared(model, float(sum(range(SIZE + 1))))
+
+    def test_backward_that_raises_leaves_the_next_one_whole(self):
+        class Failing(nn.Module):
+            def forward(self, data: torch.Tensor) -> torch.Tensor:
+                if self.training:
+                    data.register_hook(self.fail)
+                return data
+
+            def fail(self, _: torch.Tensor) -> None:
+                raise MemoryError("made up")
+
+        for delays in (False, True):
+            own = network()
+            own.insert(3, failing := Failing())
+            model = apex.parallel.DistributedDataParallel(own, delay_allreduce=delays)
+            expected = [total / SIZE for total in self.sums()]
+            self.assertRaises(MemoryError, gradients, model, RANK)
+            failing.eval()
+            for _ in range(2):
+                self.check(gradients(model, RANK), expected)
+
+    def test_gradients_of_a_checkpointed_segment_are_summed_once(self):
+        class Checkpointed(nn.Module):
+            def __init__(self) -> None:
+                super().__init__()
+                self.net = network()
+                self.unused = nn.Parameter(torch.ones(2))
+
+            def forward(self, data: torch.Tensor) -> torch.Tensor:
+                data = data.clone().requires_grad_()
+                return checkpoint(self.net[2:], self.net[:2](data), use_reentrant=True)
+
+        for delays in (False, True):
+            model = apex.parallel.DistributedDataParallel(
+                Checkpointed(), gradient_average=False, delay_allreduce=delays
+            )
+            model.zero_grad()
+            model(inputs(RANK)).square().sum().backward()
+            self.check([p.grad for p in model.module.net.parameters()], self.sums())
 
     def test_disabled_allreduce_accumulates(self):
         model = apex.parallel.DistributedDataParallel(network())
@@ -125,6 +209,13 @@ class ParallelTest(unittest.TestCase):
         tensors = [torch.full((2,), float(RANK)), torch.full((3, 2), 1.0).t()]
         apex.parallel.Reducer(tensors).reduce()
         self.check(tensors, [torch.full((2,), (SIZE - 1) / 2), torch.ones(2, 3)])
+
+    def test_reducer_of_gradients_that_share_memory(self):
+        model = Shared()
+        reducer = apex.parallel.Reducer(model)
+        model(torch.full((1, 2, 3), RANK + 1.0)).backward()
+        reducer.reduce()
+        self.check_shared(model, (SIZE + 1) / 2)
 
     def test_synchronized_batch_normalization(self):
         """The result equals the result of one process that has the batches of all ranks."""

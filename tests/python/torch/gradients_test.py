@@ -60,6 +60,35 @@ class WithExtra(torch.nn.Module):
         return out + self.extra if uses_extra else out
 
 
+class ReducingInBackward(torch.autograd.Function):
+    """The identity. Its backward pass waits until all earlier gradients are reduced."""
+
+    @staticmethod
+    def forward(ctx, tensor):
+        return tensor.clone()
+
+    @staticmethod
+    def backward(ctx, gradient):
+        hvd.allreduce(torch.ones(1), name="later than earlier gradients")
+        return gradient.clone()
+
+
+class WithPositions(torch.nn.Module):
+    """Adds positions to a batch of one, so that autograd computes the gradient of `positions` as a
+    view of a tensor that it reads again later.
+    """
+
+    def __init__(self):
+        super().__init__()
+        self.tokens = torch.nn.Parameter(torch.zeros(1, 2, 3))
+        self.positions = torch.nn.Parameter(torch.zeros(2, 3))
+        self.others = torch.nn.Parameter(torch.zeros(3, 2))
+
+    def forward(self, factor):
+        added = self.positions.unsqueeze(0) + self.others.view(1, 2, 3)
+        return ((ReducingInBackward.apply(self.tokens) + added) * factor).sum()
+
+
 class WholeTest(TrainingCase):
     def check(self, model, expected):
         for parameter, each in zip(model.parameters(), expected):
@@ -70,6 +99,7 @@ class WholeTest(TrainingCase):
             {},
             {"groups": 2},
             {"compression": Doubling},
+            {"compression": Doubling, "groups": 2},
             {"op": hvd.Sum},
         ):
             model = make_model()
@@ -82,6 +112,20 @@ class WholeTest(TrainingCase):
                 self.check(model, [each * factor for each in expected])
                 optimizer.step()
             self.assert_same_on_all_ranks(model)
+
+    def test_of_parameters_whose_gradients_share_memory(self):
+        for passes in (1, 2):
+            model = WithPositions()
+            optimizer = self.wrap(model, op=hvd.Sum, backward_passes_per_step=passes)
+            expected = float(passes * sum(range(hvd.size() + 1)))
+            for _ in range(STEPS):
+                optimizer.zero_grad(set_to_none=True)
+                for _ in range(passes):
+                    model(torch.full((1, 2, 3), hvd.rank() + 1.0)).backward()
+                for name, parameter in model.named_parameters():
+                    with self.subTest(passes=passes, parameter=name):
+                        self.assertEqual(set(parameter.grad.flatten().tolist()), {expected})
+                optimizer.step()
 
     def test_after_the_last_of_several_passes(self):
         model = make_model()
@@ -189,6 +233,17 @@ class WholeTest(TrainingCase):
             loss_of_all(whole, step).backward()
             optimizer.step(), alone.step()
         torch.testing.assert_close(weights(model), weights(whole))
+
+    def test_of_a_checkpointed_model_with_an_unused_parameter(self):
+        model = WithExtra()
+        optimizer = self.wrap(model)
+        for step in range(STEPS):
+            optimizer.zero_grad()
+            expected = gradients_of_all(model.net, step)
+            data = batch(hvd.rank(), step).requires_grad_()
+            checkpoint(model, data, use_reentrant=True).square().mean().backward()
+            self.check(model.net, expected)
+            optimizer.step()
 
     def test_a_step_may_be_left_out(self):
         for drop in (

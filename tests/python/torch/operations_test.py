@@ -319,6 +319,32 @@ class GradientTest(unittest.TestCase):
         torch.testing.assert_close(gradient, torch.tensor([*range(1, size + 1), 0.0]))
 
 
+class SecondDerivativesTest(unittest.TestCase):
+    def second(self, function):
+        own = torch.tensor([1.0 + hvd.rank(), 2.0], requires_grad=True)
+        loss = (function(own) ** 3).sum() + (own**3).sum()
+        (first,) = torch.autograd.grad(loss, own, create_graph=True)
+        return torch.autograd.grad((first**2).sum(), own)[0]
+
+    def test_of_a_group_equal_those_of_a_single_tensor(self):
+        single = self.second(hvd.allreduce)
+        grouped = self.second(lambda own: hvd.grouped_allreduce([own])[0])
+        torch.testing.assert_close(grouped, single)
+
+    def test_of_a_broadcast_exist_on_every_rank(self):
+        own = torch.tensor([1.0 + hvd.rank(), 2.0])
+        # The first derivative is 6 x^2 on the root, of which 3 x^2 are the mean over the ranks, and
+        # 3 x^2 elsewhere. The mean has a gradient on the root only.
+        expected = (72 * (1 + 1 / hvd.size()) if hvd.rank() == 0 else 36) * own**3
+        got = self.second(lambda tensor: hvd.broadcast(tensor, 0))
+        torch.testing.assert_close(got, expected)
+
+    def test_of_batch_normalization_are_refused(self):
+        needs_other_ranks(self)
+        with self.assertRaisesRegex(RuntimeError, "no second derivatives"):
+            self.second(lambda own: hvd.SyncBatchNorm(2)(own.view(1, 2)))
+
+
 class MistakesTest(unittest.TestCase):
     def test_tensors_that_cannot_travel(self):
         for tensor, text in (

@@ -2,6 +2,7 @@
 
 """Compares DistributedOptimizer with one process that has the data of all ranks."""
 
+import copy
 import inspect
 import unittest
 import warnings
@@ -14,6 +15,7 @@ from torch_cases import (
     batch,
     loss_of,
     make_model,
+    pair,
     parameters_for,
     setUpModule,  # noqa: F401
     sgd,
@@ -52,6 +54,26 @@ class Case(TrainingCase):
 
 
 class ReductionTest(Case):
+    def test_hooks_of_a_step_run_once(self):
+        def load(optimizer):
+            optimizer.load_state_dict(optimizer.state_dict())
+            return optimizer
+
+        for op in (hvd.Average, hvd.Adasum):
+            model = torch.nn.Linear(2, 1)
+            optimizer = hvd.DistributedOptimizer(sgd(model), model.named_parameters(), op=op)
+            for change in (lambda each: each, load, copy.deepcopy, load):
+                optimizer, calls = change(optimizer), []
+                optimizer._optimizer_step_code = lambda calls=calls: calls.append("code")
+                if hasattr(optimizer, "register_step_post_hook"):  # from torch 2.0 on
+                    optimizer.register_step_pre_hook(lambda *_, calls=calls: calls.append("before"))
+                    optimizer.register_step_post_hook(lambda *_, calls=calls: calls.append("after"))
+                    expected = ["before", "code", "after"]
+                else:
+                    expected = ["code"]
+                optimizer.step()
+                self.assertEqual(calls, expected)
+
     def test_is_the_programs_optimizer(self):
         model = make_model()
         own = sgd(model)
@@ -311,6 +333,26 @@ class ParametersTest(Case):
                 with optimizer.skip_synchronize():
                     optimizer.step()
             self.assert_same_on_all_ranks(table)
+
+    def test_sparse_gradients_in_groups_with_dense_gradients(self):
+        for groups in (1, 2):
+            model = torch.nn.Sequential(
+                torch.nn.Embedding(6, 3, sparse=True), torch.nn.Linear(3, 2), torch.nn.Linear(2, 1)
+            )
+            hvd.broadcast_parameters(model.state_dict(), 0)
+            optimizer, whole, alone = pair(
+                model, lambda p: torch.optim.SGD(p, lr=0.1), groups=groups
+            )
+            for step in range(3):
+                optimizer.zero_grad(), alone.zero_grad()
+                model(torch.tensor([hvd.rank(), step])).square().sum().backward()
+                for rank in range(hvd.size()):
+                    loss = whole(torch.tensor([rank, step])).square().sum()
+                    (loss / hvd.size()).backward()
+                for ours, expected in zip(model.parameters(), whole.parameters()):
+                    torch.testing.assert_close(ours.grad.to_dense(), expected.grad.to_dense())
+                optimizer.step(), alone.step()
+            torch.testing.assert_close(weights(model), weights(whole))
 
     def test_parameters_with_empty_sparse_gradients(self):
         """The gradient is empty on a rank without rows or backward pass, or after zero_grad()."""

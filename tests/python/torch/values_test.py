@@ -223,6 +223,43 @@ class RefusalTest(unittest.TestCase):
         )  # fmt: skip
         self.assertEqual(hvd.allreduce(good, name="refused", op=hvd.Sum)[0, 0].item(), size)
 
+    def test_the_others_are_told_of_wrong_options(self):
+        needs_other_ranks(self)
+        ones, scalar = torch.ones(2, requires_grad=True), torch.tensor(1.0, requires_grad=True)
+        own = torch.ones(2)
+        for call, good, bad, text in (
+            (lambda op: hvd.allreduce(own, op=op), hvd.Sum, 99, "99 is not a valid ReduceOp"),
+            (lambda op: hvd.allreduce_(own, op=op), hvd.Sum, 99, "99 is not"),
+            (lambda op: hvd.allreduce_async_(own, op=op).wait(), hvd.Sum, 99, "99 is not"),
+            (lambda op: hvd.grouped_allreduce([own], op=op), hvd.Sum, 99, "99 is not"),
+            (lambda op: hvd.grouped_reducescatter([own], op=op), hvd.Sum, 99, "99 is not"),
+            (
+                lambda average: hvd.allreduce(own, average, op=hvd.Sum),
+                None,
+                True,
+                "leave average out",
+            ),
+            (hvd.grouped_allreduce, [own], [], "a group of no tensors"),
+            (hvd.grouped_allgather, [own], own, "a group is a list of tensors"),
+            (hvd.grouped_reducescatter, [own], [], "a group of no tensors"),
+            (lambda name: hvd.allreduce(own, name=name), "3", 3, "3, a int: it must be a string"),
+            (lambda name: hvd.grouped_allreduce([own], name=name), "3", 3, "must be a string"),
+        ):
+            with self.subTest(text=text):
+                self.check_refused(call, good, bad, text)
+                total = hvd.allreduce(torch.tensor([1.0 + hvd.rank()]), op=hvd.Sum).item()
+                self.assertEqual(total, sum(range(hvd.size() + 1)))
+        for call, good, bad, text in (
+            (hvd.allgather, ones, scalar, "scalar"),
+            (lambda root: hvd.broadcast(own, root), 0, 2**40, "OverflowError"),
+        ):
+            with self.assertRaises(Exception) as raised:
+                call(bad if hvd.rank() == 0 else good)
+            if hvd.rank() > 0:
+                self.assertIsInstance(raised.exception, hvd.HorovodInternalError)
+                self.assertRegex(str(raised.exception), "rank 0 .* has refused")
+                self.assertRegex(str(raised.exception), text)
+
     def test_argument_that_is_no_tensor_is_named(self):
         for value in (1.0, None, "text", [1.0]):
             for function in (

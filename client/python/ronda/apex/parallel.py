@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterable
 from typing import Any
 
@@ -11,8 +12,16 @@ import torch
 from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
+from ronda._in_flight import first_conflict
 from ronda._library import native
+from ronda.errors import RondaError
 from ronda.torch import _tensors
+from ronda.torch._hooks import (
+    call_after_accumulation,
+    call_in_outer_pass,
+    is_nested,
+    make_sharing_test,
+)
 from ronda.torch.functions import broadcast_parameters
 from ronda.torch.sync_batch_norm import SyncBatchNorm
 from ronda.types import ReduceOp
@@ -65,6 +74,15 @@ class _Sums:
         finally:
             for handle, _, _ in under_way:
                 native.release(handle)
+
+
+def _separate(parameters: list[nn.Parameter]) -> None:
+    """Copies gradients that share memory with another gradient, because sums are made in place."""
+    spans = [[_tensors.span(each.grad, True)] for each in parameters if each.grad is not None]
+    while (conflict := first_conflict(spans)) is not None:
+        later = conflict[1]
+        parameters[later].grad = copy = parameters[later].grad.clone()
+        spans[later] = [_tensors.span(copy, True)]
 
 
 def _check_job() -> None:
@@ -206,7 +224,18 @@ class DistributedDataParallel(nn.Module):
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """Calls the module's forward()."""
+        if (self._is_queued or self._submitted) and not is_nested():
+            self._abandon()
         return self.module(*args, **kwargs)
+
+    def _abandon(self) -> None:
+        """Ends a backward pass that an exception has ended before _finish(). Waits for its sums,
+        and ignores their errors.
+        """
+        self._is_queued = False
+        self._submitted.clear()
+        with contextlib.suppress(RondaError):
+            self._sums.wait()
 
     def enable_allreduce(self) -> None:
         """Makes backward passes average gradients again."""
@@ -217,27 +246,29 @@ class DistributedDataParallel(nn.Module):
         self._is_enabled = False
 
     def _install_hook(self, name: str, parameter: torch.Tensor) -> None:
-        def hook(*_: Any) -> None:
+        is_shared = make_sharing_test()
+
+        def hook(*arguments: Any) -> None:
+            value: Any = parameter.grad
+            if value.layout is torch.strided and is_shared(_tensors.storage(value), arguments):
+                parameter.grad = value.clone()
             self._take(name, parameter)
 
-        if hasattr(parameter, "register_post_accumulate_grad_hook"):  # from torch 2.1 on
-            parameter.register_post_accumulate_grad_hook(hook)
-            return
-        function: Any = parameter.expand_as(parameter).grad_fn
-        node = function.next_functions[0][0]
-        node.register_hook(hook)
-        self._nodes.append(node)
+        self._nodes += call_after_accumulation(parameter, hook)
 
     def _take(self, name: str, parameter: torch.Tensor) -> None:
         """The hook that autograd calls when backward has added to a gradient."""
         if not self._is_enabled:
             return
+        self._queue()
+        if not self.delay_allreduce:
+            self._submit(name, parameter)
+
+    def _queue(self) -> None:
         if not self._is_queued:
             self._is_queued = True
             engine: Any = torch.autograd.Variable._execution_engine
             engine.queue_callback(self._finish)
-        if not self.delay_allreduce:
-            self._submit(name, parameter)
 
     def _submit(self, name: str, parameter: torch.Tensor) -> None:
         if name in self._submitted:
@@ -251,8 +282,12 @@ class DistributedDataParallel(nn.Module):
 
     def _finish(self) -> None:
         """Submits the remaining gradients, and waits for all sums. Autograd calls this at the end
-        of backward.
+        of backward. At the end of a nested pass the outer pass may compute further gradients.
         """
+        if is_nested():
+            self._is_queued = False
+            call_in_outer_pass(self._queue)
+            return
         try:
             for name, parameter in self.module.named_parameters():
                 if not parameter.requires_grad or name in self._submitted:
@@ -293,9 +328,11 @@ class Reducer:
     def reduce(self) -> None:
         """Averages in place. For a module, averages the gradients that exist."""
         if self.module is not None:
-            for name, parameter in self.module.named_parameters():
-                if parameter.grad is not None:
-                    self._sums.submit(name, parameter.grad)
+            named = [each for each in self.module.named_parameters() if each[1].grad is not None]
+            _separate([parameter for _, parameter in named])
+            for name, parameter in named:
+                assert parameter.grad is not None
+                self._sums.submit(name, parameter.grad)
         else:
             for index, tensor in enumerate(self.grads):
                 self._sums.submit(str(index), tensor)

@@ -9,9 +9,10 @@ the program gives no name, the group gets the next number, which is the same on 
 
 from __future__ import annotations
 
+import contextlib
 import operator
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -150,8 +151,8 @@ def allreduce_async(
     Raises:
         ValueError: the tensor or a factor cannot be used; a tensor of this name is in flight.
     """
-    op, tensor = reduce_op(op, average), _tensors.plain(tensor)
     with Told(id_of(process_set), name):
+        op, tensor = reduce_op(op, average), _tensors.plain(tensor)
         _tensors.check(tensor)
     output = torch.empty_like(tensor)
     return _submit_allreduce(
@@ -169,7 +170,8 @@ def allreduce_async_(
     process_set: ProcessSet = global_process_set,
 ) -> Handle:
     """Like allreduce_async(), but in place."""
-    op = reduce_op(op, average)
+    with Told(id_of(process_set), name):
+        op = reduce_op(op, average)
     factors = (prescale_factor, postscale_factor)
     return _submit_allreduce(tensor, tensor, name, op, factors, process_set)
 
@@ -178,14 +180,14 @@ def _submit_grouped_allreduce(
     tensors: Sequence[torch.Tensor],
     is_in_place: bool,
     name: str | None,
-    op: ReduceOp,
+    op: ReduceOp | None,
+    average: bool | None,
     factors: tuple[float, float],
     process_set: ProcessSet,
 ) -> Handle:
-    tensors = _checked_group(tensors)
     set_id = id_of(process_set)
-    group = counted_name("grouped_allreduce", name, set_id)
-    with Told(set_id, group, len(tensors)):
+    with told_group("grouped_allreduce", name, tensors, set_id) as (group, tensors):
+        op = reduce_op(op, average)
         if not is_in_place:
             tensors = [_tensors.plain(tensor) for tensor in tensors]
         for tensor in tensors:
@@ -203,13 +205,22 @@ def _submit_grouped_allreduce(
         return _start_group(native.grouped_allreduce_async, rows, group, uses, finish)
 
 
-def _checked_group(tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-    if isinstance(tensors, torch.Tensor) or not isinstance(tensors, Iterable):
-        raise ValueError(f"a group is a list of tensors, and not a {type(tensors).__name__}")
-    group = list(tensors)
-    if not group:
-        raise ValueError("a group of no tensors: give it at least one")
-    return group
+@contextlib.contextmanager
+def told_group(
+    operation: str, name: str | None, tensors: Sequence[torch.Tensor], process_set: int
+) -> Iterator[tuple[str, list[torch.Tensor]]]:
+    """A context manager like Told, for a group. Its value is the group's name, and the group as a
+    list of at least one element.
+    """
+    group = counted_name(operation, name, process_set)
+    is_list = isinstance(tensors, Iterable) and not isinstance(tensors, torch.Tensor)
+    members = list(tensors) if is_list else []
+    with Told(process_set, group, max(len(members), 1)):
+        if not is_list:
+            raise ValueError(f"a group is a list of tensors, and not a {type(tensors).__name__}")
+        if not members:
+            raise ValueError("a group of no tensors: give it at least one")
+        yield group, members
 
 
 def _start_group(
@@ -248,9 +259,8 @@ def grouped_allreduce_async(
     The arguments and errors are the same as for allreduce_async(). The result is a list of new
     tensors.
     """
-    op = reduce_op(op, average)
     factors = (prescale_factor, postscale_factor)
-    return _submit_grouped_allreduce(tensors, False, name, op, factors, process_set)
+    return _submit_grouped_allreduce(tensors, False, name, op, average, factors, process_set)
 
 
 def grouped_allreduce_async_(
@@ -263,9 +273,8 @@ def grouped_allreduce_async_(
     process_set: ProcessSet = global_process_set,
 ) -> Handle:
     """Like grouped_allreduce_async(), but in place."""
-    op = reduce_op(op, average)
     factors = (prescale_factor, postscale_factor)
-    return _submit_grouped_allreduce(tensors, True, name, op, factors, process_set)
+    return _submit_grouped_allreduce(tensors, True, name, op, average, factors, process_set)
 
 
 def gathered(id: int, like: torch.Tensor) -> torch.Tensor:
@@ -309,10 +318,9 @@ def grouped_allgather_async(
     process_set: ProcessSet = global_process_set,
 ) -> Handle:
     """Like allgather_async(), but for a group of tensors. The result is a list of new tensors."""
-    group_of = [_tensors.plain(tensor) for tensor in _checked_group(tensors)]
     set_id = id_of(process_set)
-    group = counted_name("grouped_allgather", name, set_id)
-    with Told(set_id, group, len(group_of)):
+    with told_group("grouped_allgather", name, tensors, set_id) as (group, members):
+        group_of = [_tensors.plain(tensor) for tensor in members]
         rows = [_allgather_row(each, f"{group}.{i}", set_id) for i, each in enumerate(group_of)]
 
         def finish(ids: list[int]) -> list[torch.Tensor]:
@@ -528,10 +536,9 @@ def grouped_reducescatter_async(
     postscale_factor: float = 1.0,
 ) -> Handle:
     """Like reducescatter_async(), for several tensors as a group. The result is a list."""
-    group_of = [_tensors.plain(tensor) for tensor in _checked_group(tensors)]
     set_id, factors = id_of(process_set), (prescale_factor, postscale_factor)
-    group = counted_name("grouped_reducescatter", name, set_id)
-    with Told(set_id, group, len(group_of)):
+    with told_group("grouped_reducescatter", name, tensors, set_id) as (group, members):
+        group_of = [_tensors.plain(tensor) for tensor in members]
         pairs = [
             _reducescatter_row(tensor, f"{group}.{i}", op, factors, set_id)
             for i, tensor in enumerate(group_of)

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 
 from ronda import _groups, _rows
+from ronda._library import native
 from ronda.process_sets import ProcessSet
 from ronda.torch import _tensors
 from ronda.torch._handles import Handle
@@ -55,6 +56,11 @@ def kind_of(value: torch.Tensor | None) -> int:
 def _channels_last(dims: int) -> tuple[int, ...]:
     """Returns the order of the dimensions in channels-last memory, or in a transposed matrix."""
     return (0, *range(2, dims), 1) if dims > 2 else tuple(reversed(range(dims)))
+
+
+def handle_of(id: int, stream: int | None) -> Handle:
+    """Returns a handle for a gradient that is reduced in place on `stream`."""
+    return Handle([id], stream, lambda _: None)
 
 
 class Gradient:
@@ -129,7 +135,9 @@ class Gradient:
 
     def is_submitted(self) -> bool:
         """Returns whether the gradient has been submitted, or will be submitted with its group."""
-        return self.announced and (self.bundle is None or self.bundle.missing == 0)
+        if self.bundle is None or self.bundle.missing == 0:
+            return self.announced
+        return self.handle is not None or self.is_whole  # sparse gradients are reduced alone
 
     def has_agreed_form(self, value: torch.Tensor) -> bool:
         """Returns whether a dense tensor has the recorded shape, dtype and memory layout."""
@@ -223,7 +231,8 @@ class Bundle:
 
     def __init__(self, members: Sequence[Gradient]) -> None:
         self.members = members
-        self.name = members[0].name
+        # Differs from the name of a sparse member, which is also the name of a native group.
+        self.name = f"group of {members[0].name}"
         for member in members:
             member.bundle = self
         self.begin_step()
@@ -231,6 +240,21 @@ class Bundle:
     def begin_step(self) -> None:
         """Starts a step, in which no member has been announced yet."""
         self.missing = len(self.members)
+
+    def count_down(self, reduction: Reduction, process_set: int) -> None:
+        """Counts a member that is ready, that is reduced alone, or that no rank has. After the last
+        member, submits the members that are ready.
+        """
+        self.missing -= 1
+        if self.missing > 0:
+            return
+        members = [each for each in self.members if each.sent is not None]
+        if not members:
+            return
+        rows = [each.row(reduction, process_set) for each in members]
+        ids = native.grouped_allreduce_async(rows, self.name)
+        for member, id in zip(members, ids):
+            member.handle = handle_of(id, member.stream)
 
 
 def make_bundles(

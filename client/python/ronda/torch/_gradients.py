@@ -33,18 +33,16 @@ from ronda.torch._gradient import (
     DENSE,
     NO_PLACE,
     NOTHING,
-    Bundle,
     Gradient,
     Reduction,
+    handle_of,
     kind_of,
     make_bundles,
 )
-from ronda.torch._handles import Handle
 from ronda.torch._hooks import (
     HAS_POST_ACCUMULATE_HOOKS,
     Backward,
     install_hook,
-    is_nested,
     remove_hooks,
 )
 from ronda.torch._report import REDUCTION, Exchange, Report
@@ -101,7 +99,7 @@ class GradientReducer:
         _reducers.add(self)
         self._has_lost_hooks = False
         self.add(names)
-        if groups is not None:
+        if groups is not None and not self._is_custom:
             make_bundles(self._gradients, groups)
 
     # -- Parameters --
@@ -252,19 +250,13 @@ class GradientReducer:
         for place, gradient in enumerate(self._members):
             gradient.place = place
 
-    def report(self) -> bool:
+    def report(self) -> None:
         """Reports to the other ranks, at the end of a backward pass, which gradients this rank has.
 
-        Returns:
-            True if the caller must call end_backward() later in this pass.
+        The caller must call end_backward() later in this pass. REQUIRES: is_active().
         """
-        if not self.is_active():
-            return False
-        if is_nested() and not all(each.is_submitted() for each in self._gradients):
-            return False  # the outer pass goes on
         with self._abandoning():
             self._begin_report(is_open=True)
-        return True
 
     def end_backward(self) -> None:
         """Waits, after report(), for the gradients that all ranks have."""
@@ -358,7 +350,7 @@ class GradientReducer:
                 continue
             self._must_drop |= gradient in self._members
             if gradient.bundle is not None:
-                self._count_down(gradient.bundle)
+                gradient.bundle.count_down(self._reduction, self._set())
 
     def _settle_changes(self) -> None:
         """Averages changed gradients again, unless every rank has made the same changes."""
@@ -389,11 +381,13 @@ class GradientReducer:
         if value.is_sparse and not self._sparse_as_dense:
             self._leave_group(gradient)
             self._submit_sparse(gradient, value)
+            if gradient.bundle is not None:
+                gradient.bundle.count_down(self._reduction, self._set())
         elif self._is_custom:
             self._submit_compressed(gradient, value)
         elif gradient.bundle is not None:
             gradient.send(gradient.dense(value))
-            self._count_down(gradient.bundle)
+            gradient.bundle.count_down(self._reduction, self._set())
         else:
             sent = gradient.dense(value)
             gradient.send(sent)
@@ -407,7 +401,7 @@ class GradientReducer:
                 )
                 return
             row = gradient.row(self._reduction, self._set())
-            gradient.handle = _handle(native.allreduce_async(*row), gradient.stream)
+            gradient.handle = handle_of(native.allreduce_async(*row), gradient.stream)
             if self._group == 0:
                 self._order.append(gradient)
 
@@ -428,19 +422,6 @@ class GradientReducer:
     def _set(self) -> int:
         assert self._process_set is not None
         return self._process_set
-
-    def _count_down(self, bundle: Bundle) -> None:
-        """Counts an announced or skipped member. Submits the bundle after its last member."""
-        bundle.missing -= 1
-        if bundle.missing > 0:
-            return
-        members = [each for each in bundle.members if each.sent is not None]
-        if not members:
-            return
-        rows = [each.row(self._reduction, self._set()) for each in members]
-        ids = native.grouped_allreduce_async(rows, bundle.name)
-        for member, id in zip(members, ids):
-            member.handle = _handle(id, member.stream)
 
     def _submit_sparse(self, gradient: Gradient, value: torch.Tensor) -> None:
         reduction = self._reduction
@@ -488,6 +469,7 @@ class GradientReducer:
         except RondaError as error:
             self._fail(error)
         for gradient in gradients:
+            assert gradient.is_submitted() or not gradient.announced, gradient.name
             handle, gradient.handle = gradient.handle, None
             finish, gradient.finish = gradient.finish, None
             try:
@@ -534,7 +516,7 @@ class GradientReducer:
         for gradient, id in zip(self._members, native.group_detach(self._group)):
             gradient.place = NO_PLACE
             if id != 0:
-                gradient.handle = _handle(id, gradient.stream)
+                gradient.handle = handle_of(id, gradient.stream)
 
     def _drop_group(self) -> None:
         """Drops the group, so that the next step is like the first step."""
@@ -545,10 +527,6 @@ class GradientReducer:
             gradient.group, gradient.place = 0, NO_PLACE
         self._members.clear()
         _release(self._groups)
-
-
-def _handle(id: int, stream: int | None) -> Handle:
-    return Handle([id], stream, lambda _: None)
 
 
 def _release(groups: list[int]) -> None:

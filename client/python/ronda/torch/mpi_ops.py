@@ -31,6 +31,7 @@ from ronda.torch._async_operations import (
     grouped_allreduce_async_,
     grouped_reducescatter_async,
     reducescatter_async,
+    told_group,
 )
 from ronda.torch._basics import *  # noqa: F403
 from ronda.torch._basics import Average, ProcessSet, Sum, global_process_set, rank
@@ -166,8 +167,9 @@ def allreduce(
         ValueError: the tensor or a factor cannot be used; a tensor of this name is in flight.
         HorovodInternalError: the ranks disagree, or a rank has failed.
     """
-    op, factors = reduce_op(op, average), (prescale_factor, postscale_factor)
-    short, context = compression.compress(tensor)
+    with Told(id_of(process_set), name):
+        op, factors = reduce_op(op, average), (prescale_factor, postscale_factor)
+        short, context = compression.compress(tensor)
     reduced = _differentiable_allreduce(short, name, op, factors, process_set)
     return compression.decompress(reduced, context)
 
@@ -182,7 +184,8 @@ def allreduce_(
     process_set: ProcessSet = global_process_set,
 ) -> torch.Tensor:
     """Like allreduce(), but in place and not differentiable."""
-    op, factors = reduce_op(op, average), (prescale_factor, postscale_factor)
+    with Told(id_of(process_set), name):
+        op, factors = reduce_op(op, average), (prescale_factor, postscale_factor)
     return mark_changed(_reduce(tensor, tensor, name, op, factors, process_set))
 
 
@@ -221,7 +224,23 @@ class _GroupedAllreduce(torch.autograd.Function):
         op, factors, process_set = ctx.arguments
         _check_differentiable(op)
         dense = [gradient.contiguous() for gradient in gradients]
-        return (None, None, None, None, *_reduce_group(dense, None, op, factors, process_set))
+        reduced = _differentiable_group(dense, None, op, factors, process_set)
+        return None, None, None, None, *reduced
+
+
+def _differentiable_group(
+    tensors: Sequence[torch.Tensor],
+    name: str | None,
+    op: ReduceOp,
+    factors: _Factors,
+    process_set: ProcessSet,
+) -> Sequence[torch.Tensor]:
+    if _needs_gradient(tensors):
+        reduced: tuple[torch.Tensor, ...] = _GroupedAllreduce.apply(
+            name, op, factors, process_set, *tensors
+        )
+        return reduced
+    return _reduce_group(tensors, name, op, factors, process_set)
 
 
 def grouped_allreduce(
@@ -235,13 +254,12 @@ def grouped_allreduce(
     process_set: ProcessSet = global_process_set,
 ) -> list[torch.Tensor]:
     """Like allreduce(), for several tensors. Either all tensors are reduced, or none."""
-    op, factors = reduce_op(op, average), (prescale_factor, postscale_factor)
-    pairs = [compression.compress(tensor) for tensor in tensors]
+    factors, set_id = (prescale_factor, postscale_factor), id_of(process_set)
+    with told_group("grouped_allreduce", name, tensors, set_id) as (name, members):
+        op = reduce_op(op, average)
+        pairs = [compression.compress(tensor) for tensor in members]
     short = [tensor for tensor, _ in pairs]
-    if _needs_gradient(short):
-        reduced = _GroupedAllreduce.apply(name, op, factors, process_set, *short)
-    else:
-        reduced = _reduce_group(short, name, op, factors, process_set)
+    reduced = _differentiable_group(short, name, op, factors, process_set)
     return [compression.decompress(each, context) for each, (_, context) in zip(reduced, pairs)]
 
 
@@ -279,8 +297,9 @@ class _Allgather(torch.autograd.Function):
     def forward(
         ctx: Any, name: str | None, process_set: ProcessSet, *tensors: torch.Tensor
     ) -> tuple[torch.Tensor, ...]:
+        gathered = tuple(_gather(tensors, name, process_set))
         ctx.process_set, ctx.rows = process_set, [len(tensor) for tensor in tensors]
-        return tuple(_gather(tensors, name, process_set))
+        return gathered
 
     @staticmethod
     def backward(ctx: Any, *gradients: Any) -> Any:
@@ -315,9 +334,13 @@ def grouped_allgather(
     process_set: ProcessSet = global_process_set,
 ) -> list[torch.Tensor]:
     """Like allgather(), for several tensors as a group."""
-    if _needs_gradient(tensors):
-        return list(_Allgather.apply(name, process_set, *tensors))
-    return _gather(tensors, name, process_set)
+    with told_group("grouped_allgather", name, tensors, id_of(process_set)) as (name, members):
+        pass
+    if len(members) == 1:
+        name = f"{name}.0"  # the name of the only member, which is gathered without a group
+    if _needs_gradient(members):
+        return list(_Allgather.apply(name, process_set, *members))
+    return _gather(members, name, process_set)
 
 
 def _send(
@@ -343,7 +366,10 @@ class _Broadcast(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *gradients: Any) -> Any:
         mean = allreduce(gradients[0].contiguous(), op=Average, process_set=ctx.process_set)
-        return mean if rank() == ctx.root_rank else torch.zeros_like(mean), None, None, None
+        if rank() != ctx.root_rank:
+            # Zeros that depend on the mean, so that this rank takes part in the mean's gradient.
+            mean = mean.masked_fill(torch.ones_like(mean, dtype=torch.bool), 0)
+        return mean, None, None, None
 
 
 def broadcast(
@@ -456,9 +482,10 @@ class _Reducescatter(torch.autograd.Function):
         process_set: ProcessSet,
         *tensors: torch.Tensor,
     ) -> tuple[torch.Tensor, ...]:
+        parts = tuple(_scatter(tensors, name, op, factors, process_set))
         ctx.op, ctx.process_set = op, process_set
         ctx.factor = factors[0] * factors[1] * (_size_of(process_set) if op == Sum else 1)
-        return tuple(_scatter(tensors, name, op, factors, process_set))
+        return parts
 
     @staticmethod
     def backward(ctx: Any, *gradients: Any) -> Any:
@@ -477,7 +504,10 @@ def grouped_reducescatter(
     postscale_factor: float = 1.0,
 ) -> list[torch.Tensor]:
     """Like reducescatter(), for several tensors as a group."""
-    pairs = [compression.compress(tensor) for tensor in tensors]
+    with told_group("grouped_reducescatter", name, tensors, id_of(process_set)) as (name, members):
+        pairs = [compression.compress(tensor) for tensor in members]
+    if len(members) == 1:
+        name = f"{name}.0"  # the name of the only member, which is reduced without a group
     short = [tensor for tensor, _ in pairs]
     factors = (prescale_factor, postscale_factor)
     if _needs_gradient(short):
@@ -507,7 +537,8 @@ def reducescatter(
         prescale_factor: multiplies the tensor before the reduction; not 0.
         postscale_factor: multiplies the result; not 0.
     """
-    short, context = compression.compress(tensor)
+    with Told(id_of(process_set), name):
+        short, context = compression.compress(tensor)
     factors = (prescale_factor, postscale_factor)
     if _needs_gradient([short]):
         part = _Reducescatter.apply(name, op, factors, process_set, short)[0]

@@ -69,6 +69,14 @@ def _number_parameters(groups: Sequence[dict[str, Any]], first: int = 0) -> dict
     }
 
 
+def _as_hooked(step: Callable[..., Any]) -> Callable[..., Any]:
+    """Keeps torch from wrapping a step() that calls the step() of the program's optimizer. torch
+    has wrapped the latter already, and would run hooks twice after load_state_dict().
+    """
+    step.hooked = True  # type: ignore[attr-defined]
+    return step
+
+
 class _Distributed(_Base):
     """The base class of distributed optimizers. _Distributed precedes the program's class in the
     list of bases.
@@ -205,6 +213,7 @@ class _DistributedOptimizer(_Distributed):
         finally:
             self._should_synchronize = True
 
+    @_as_hooked
     def step(self, *args: Any, **kwargs: Any) -> Any:
         """Synchronizes and applies the gradients.
 
@@ -282,6 +291,7 @@ class _DistributedAdasumOptimizer(_Distributed):
         raise AssertionError("skip_synchronize() is not for op=Adasum: step() reduces the changes")
         yield
 
+    @_as_hooked
     def step(self, *args: Any, **kwargs: Any) -> Any:
         """Applies the gradients, and combines the changes. The arguments are those of the step() of
         the program's optimizer.
@@ -387,7 +397,8 @@ def DistributedOptimizer(
             the sum.
         num_groups: deprecated; use groups.
         groups: lists of parameters whose gradients are reduced together, or the number of such
-            lists, of about equal length. With None or 0, each gradient is reduced when it is ready.
+            lists, of about equal length. With None or 0, each gradient is reduced when it is ready,
+            as are sparse gradients, and all gradients with the program's own Compressor.
         sparse_as_dense: if true, sparse gradients are reduced as dense gradients.
         process_set: the ranks that take part.
 

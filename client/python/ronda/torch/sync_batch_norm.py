@@ -18,7 +18,9 @@ class SyncBatchNorm(_BatchNorm):
 
     The module works on CPUs and GPUs. Every rank must call the module the same number of times.
     Batches may have different sizes, and may be empty. In evaluation mode the module behaves like
-    BatchNorm.
+    BatchNorm. A module without running statistics (track_running_stats=False) takes the statistics
+    of all ranks' batches in evaluation mode too, as in Horovod. A backward pass with
+    create_graph=True raises a RuntimeError, because the module has no second derivatives.
     """
 
     def _check_input_dim(self, input: torch.Tensor) -> None:
@@ -113,6 +115,12 @@ class _Normalize(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *gradients: Any) -> Any:
+        # torch's once_differentiable would not do: torch.autograd.grad() passes by its error.
+        if torch.is_grad_enabled():
+            raise RuntimeError(
+                "SyncBatchNorm has no second derivatives: leave create_graph=True out, or use"
+                " torch.nn.BatchNorm2d or another normalization"
+            )
         normal, weight, scale, count = ctx.saved_tensors
         gradient = gradients[0].to(normal.dtype)
         dims = [0, *range(2, normal.dim())]
