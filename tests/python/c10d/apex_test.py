@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import copy
+import itertools
 import math
 import pickle
 import unittest
@@ -70,8 +71,8 @@ class Shared(nn.Module):
         self.third = nn.Parameter(torch.zeros(3, 2))
 
     def forward(self, factor: torch.Tensor) -> torch.Tensor:
-        later = self.second.unsqueeze(0) + self.third.view(1, 2, 3)
-        return ((ReducingInBackward.apply(self.first) + later) * factor).sum()
+        first = ReducingInBackward.apply(self.first)  # backward computes its gradient last
+        return ((first + (self.second.unsqueeze(0) + self.third.view(1, 2, 3))) * factor).sum()
 
 
 class ParallelTest(unittest.TestCase):
@@ -113,6 +114,24 @@ class ParallelTest(unittest.TestCase):
                 model.zero_grad(set_to_none=True)
                 model(torch.full((1, 2, 3), RANK + 1.0)).backward()
                 self.check_shared(model, float(sum(range(SIZE + 1))))
+
+    def test_gradients_in_memory_of_the_program(self):
+        for part_of, delays in itertools.product(
+            (lambda part: part, lambda part: part.data), (False, True)
+        ):
+            model = apex.parallel.DistributedDataParallel(
+                network(5), gradient_average=False, delay_allreduce=delays
+            )
+            sizes = [each.numel() for each in model.parameters()]
+            flat = torch.zeros(sum(sizes))
+            for parameter, part in zip(model.parameters(), flat.split(sizes)):
+                parameter.grad = part_of(part.view_as(parameter))
+            for _ in range(2):
+                flat.zero_()
+                expected = self.sums()
+                model(inputs(RANK)).square().sum().backward()
+                parts = [p.view_as(each) for p, each in zip(flat.split(sizes), expected)]
+                self.check(parts, expected)
 
     def test_backward_that_raises_leaves_the_next_one_whole(self):
         class Failing(nn.Module):

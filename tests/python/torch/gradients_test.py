@@ -75,18 +75,22 @@ class ReducingInBackward(torch.autograd.Function):
 
 class WithPositions(torch.nn.Module):
     """Adds positions to a batch of one, so that autograd computes the gradient of `positions` as a
-    view of a tensor that it reads again later.
+    view of a tensor that it reads again later. If the sum has several uses, autograd computes that
+    tensor by additions in place.
     """
 
-    def __init__(self):
+    def __init__(self, uses=1):
         super().__init__()
+        self.uses = uses
         self.tokens = torch.nn.Parameter(torch.zeros(1, 2, 3))
         self.positions = torch.nn.Parameter(torch.zeros(2, 3))
         self.others = torch.nn.Parameter(torch.zeros(3, 2))
 
     def forward(self, factor):
-        added = self.positions.unsqueeze(0) + self.others.view(1, 2, 3)
-        return ((ReducingInBackward.apply(self.tokens) + added) * factor).sum()
+        # Backward runs later operations first: it computes the gradient of `tokens` last.
+        tokens = ReducingInBackward.apply(self.tokens)
+        whole = tokens + (self.positions.unsqueeze(0) + self.others.view(1, 2, 3))
+        return sum((whole * factor).sum() for _ in range(self.uses)) / self.uses
 
 
 class WholeTest(TrainingCase):
@@ -114,8 +118,8 @@ class WholeTest(TrainingCase):
             self.assert_same_on_all_ranks(model)
 
     def test_of_parameters_whose_gradients_share_memory(self):
-        for passes in (1, 2):
-            model = WithPositions()
+        for passes, uses in ((1, 1), (2, 1), (1, 2)):
+            model = WithPositions(uses)
             optimizer = self.wrap(model, op=hvd.Sum, backward_passes_per_step=passes)
             expected = float(passes * sum(range(hvd.size() + 1)))
             for _ in range(STEPS):
@@ -123,9 +127,24 @@ class WholeTest(TrainingCase):
                 for _ in range(passes):
                     model(torch.full((1, 2, 3), hvd.rank() + 1.0)).backward()
                 for name, parameter in model.named_parameters():
-                    with self.subTest(passes=passes, parameter=name):
+                    with self.subTest(passes=passes, uses=uses, parameter=name):
                         self.assertEqual(set(parameter.grad.flatten().tolist()), {expected})
                 optimizer.step()
+
+    def test_in_memory_of_the_program(self):
+        model = make_model()
+        optimizer = self.wrap(model)
+        sizes = [each.numel() for each in model.parameters()]
+        flat = torch.zeros(sum(sizes))
+        for parameter, part in zip(model.parameters(), flat.split(sizes)):
+            parameter.grad = part.view_as(parameter).data
+        for step in range(STEPS):
+            flat.zero_()
+            expected = gradients_of_all(model, step)
+            loss_of(model, hvd.rank(), step).backward()
+            for part, each in zip(flat.split(sizes), expected):
+                torch.testing.assert_close(part.view_as(each), each)
+            optimizer.step()
 
     def test_after_the_last_of_several_passes(self):
         model = make_model()

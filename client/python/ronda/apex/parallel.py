@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import contextlib
+import weakref
 from collections.abc import Iterable
 from typing import Any
 
@@ -21,6 +22,7 @@ from ronda.torch._hooks import (
     call_in_outer_pass,
     is_nested,
     make_sharing_test,
+    separate,
 )
 from ronda.torch.functions import broadcast_parameters
 from ronda.torch.sync_batch_norm import SyncBatchNorm
@@ -48,9 +50,13 @@ class _Sums:
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_under_way": []}
 
-    def submit(self, name: str, tensor: torch.Tensor) -> None:
-        """Starts to sum `tensor` in place. The sum is complete after wait()."""
+    def submit(self, name: str, tensor: torch.Tensor, sends_copy: bool = False) -> None:
+        """Starts to sum `tensor` in place, or a copy of it, which wait() copies back. The sum is
+        complete after wait().
+        """
         dense = tensor.detach().contiguous()
+        if sends_copy and dense.data_ptr() == tensor.data_ptr():
+            dense = dense.clone()
         arguments = _tensors.allreduce_arguments(
             f"{self._prefix}/{name}", dense, dense, int(self._op), **self._scales
         )
@@ -201,6 +207,7 @@ class DistributedDataParallel(nn.Module):
         self._is_enabled = True
         self._is_queued = False
         self._submitted: set[str] = set()
+        self._shared: set[str] = set()  # the gradients of which copies are summed
         broadcast_parameters(module.state_dict(), root_rank=0)
         self._install_hooks()
 
@@ -213,7 +220,7 @@ class DistributedDataParallel(nn.Module):
         """
         super().__setstate__(state)
         self._is_queued = False
-        self._submitted = set()
+        self._submitted, self._shared = set(), set()
         self._install_hooks()
 
     def _install_hooks(self) -> None:
@@ -234,6 +241,7 @@ class DistributedDataParallel(nn.Module):
         """
         self._is_queued = False
         self._submitted.clear()
+        self._shared.clear()
         with contextlib.suppress(RondaError):
             self._sums.wait()
 
@@ -247,11 +255,13 @@ class DistributedDataParallel(nn.Module):
 
     def _install_hook(self, name: str, parameter: torch.Tensor) -> None:
         is_shared = make_sharing_test()
+        kept: list[weakref.ref[Any]] = []
 
         def hook(*arguments: Any) -> None:
             value: Any = parameter.grad
             if value.layout is torch.strided and is_shared(_tensors.storage(value), arguments):
-                parameter.grad = value.clone()
+                if separate(parameter, kept):
+                    self._shared.add(name)
             self._take(name, parameter)
 
         self._nodes += call_after_accumulation(parameter, hook)
@@ -278,7 +288,7 @@ class DistributedDataParallel(nn.Module):
             )
         self._submitted.add(name)
         assert parameter.grad is not None
-        self._sums.submit(name, parameter.grad)
+        self._sums.submit(name, parameter.grad, sends_copy=name in self._shared)
 
     def _finish(self) -> None:
         """Submits the remaining gradients, and waits for all sums. Autograd calls this at the end
@@ -299,6 +309,7 @@ class DistributedDataParallel(nn.Module):
         finally:
             self._is_queued = False
             self._submitted.clear()
+            self._shared.clear()
             self._sums.wait()
 
 

@@ -68,8 +68,9 @@ class Gradient:
 
     __slots__ = (
         "__weakref__", "address", "announced", "bundle", "dtype", "finish", "group", "handle",
-        "is_row_major", "is_whole", "kind", "name", "parameter", "passes_left", "place", "sent",
-        "shape", "sparse_dims", "stream", "strides", "travels_as", "value", "version",
+        "is_row_major", "is_whole", "kind", "name", "parameter", "passes_left", "place",
+        "sends_copy", "sent", "shape", "sparse_dims", "stream", "strides", "travels_as", "value",
+        "version",
     )  # fmt: skip
 
     def __init__(self, parameter: torch.Tensor, name: str, passes: int) -> None:
@@ -111,6 +112,7 @@ class Gradient:
         self.version = 0  # of the value
         self.address = 0
         self.sent: torch.Tensor | None = None  # the tensor that is sent: the value, or a copy
+        self.sends_copy = False  # because other tensors may use the memory of the gradient
         self.stream: int | None = None  # on a GPU: its work fills the tensor
         self.handle: Handle | None = None  # if the gradient is sent outside the group
         self.finish: Callable[[Any], None] | None = None  # for a result that is not in place
@@ -175,7 +177,7 @@ class Gradient:
         """Returns `value`, or a dense copy in the agreed layout, which is copied back later."""
         if value.layout is not torch.strided:
             return self._dense_of_sparse(value)
-        if self.has_agreed_form(value):
+        if self.has_agreed_form(value) and not self.sends_copy:
             return value
         copy = self._empty().copy_(value)
 

@@ -468,6 +468,7 @@ class GradientReducer:
                 self._wait_for_group()
         except RondaError as error:
             self._fail(error)
+        finished = []
         for gradient in gradients:
             assert gradient.is_submitted() or not gradient.announced, gradient.name
             handle, gradient.handle = gradient.handle, None
@@ -479,8 +480,10 @@ class GradientReducer:
                 continue
             if finish is not None:
                 finish(result)
-                gradient.note_value()
+                finished.append(gradient)
             gradient.is_whole = True
+        for gradient in finished:  # a copy also changes the version of gradients that share memory
+            gradient.note_value()
 
     def _fail(self, error: RondaError) -> None:
         if isinstance(error, MismatchError):

@@ -145,13 +145,38 @@ def make_sharing_test() -> Callable[[Any, Any], bool]:
     Autograd may keep the tensor that it has computed as the parameter's gradient, without a copy.
     Another tensor may then be a view of the same memory: another parameter's gradient, or a tensor
     from which autograd will compute further gradients. Such a gradient must not be reduced in
-    place.
+    place: see separate().
     """
     owners = _owners
     if owners is None or not HAS_POST_ACCUMULATE_HOOKS:
         return _was_kept
     usual = _usual_owners(owners)
     return lambda memory, _: owners(memory._cdata) > usual
+
+
+def separate(parameter: torch.Tensor, kept: list[weakref.ref[Any]]) -> bool:
+    """Prepares the reduction of a gradient that shares memory with other tensors.
+
+    Replaces a gradient that autograd has just made by a copy. But the program may have set the
+    gradient itself, for example to a part of a flat tensor for all gradients, and then expects the
+    result in that memory. Autograd adds to such a gradient in place, which increases its version.
+
+    Args:
+        parameter: has a strided gradient.
+        kept: has the gradient for which this function has returned True before, if any. If the
+            parameter still has that gradient, the program keeps it, and it is reduced in place.
+
+    Returns:
+        Whether to reduce a copy, and to copy the result back when backward has ended.
+    """
+    value: Any = parameter.grad
+    if value._version == 0:
+        parameter.grad = value.clone()
+        return False
+    if value._is_view() or (kept and kept[0]() is value):
+        return False
+    kept[:] = [weakref.ref(value)]
+    return True
 
 
 def _was_kept(memory: Any, arguments: Any) -> bool:
@@ -190,6 +215,7 @@ def make_hook(
     parameter, strided, storage = gradient.parameter, torch.strided, _tensors.storage
     stream_of, group_ready_on_stream = _tensors.stream, native.group_ready_on_stream
     is_shared = make_sharing_test()
+    kept: list[weakref.ref[Any]] = []
 
     def hook(*arguments: Any) -> None:
         if gradient.announced:
@@ -201,7 +227,8 @@ def make_hook(
         if is_strided:
             memory = storage(value)
             if is_shared(memory, arguments):
-                value = parameter.grad = value.clone()
+                gradient.sends_copy = separate(parameter, kept)
+                value = parameter.grad
                 memory = storage(value)
         gradient.passes_left -= 1
         if gradient.passes_left > 0:
@@ -212,6 +239,7 @@ def make_hook(
         if (
             place >= 0
             and is_strided
+            and not gradient.sends_copy
             and value.dtype is gradient.dtype
             and value.shape == gradient.shape
             and (
