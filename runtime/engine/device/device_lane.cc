@@ -235,6 +235,15 @@ absl::Status DeviceLane::DeliverOverflow(const uint8_t* flags, absl::Span<Operat
   return absl::OkStatus();
 }
 
+absl::StatusOr<std::shared_ptr<LaneMemory>> DeviceLane::MakeMemory(const CallInfo& info) {
+  if (transport_.make_memory == nullptr) return nullptr;
+  RONDA_ASSIGN_OR_RETURN(DirectMemory memory, transport_.make_memory(info));
+  return std::make_shared<LaneMemory>(LaneMemory::Options{.owner = "the job",
+                                                          .setting = "RONDA_GRADIENT_MEMORY_MB on rank 0",
+                                                          .device = device_,
+                                                          .memory = std::move(memory)});
+}
+
 absl::StatusOr<DeviceLanes::Opening> DeviceLanes::Open(const CallInfo& info) {
   absl::StatusOr<Resources> own = Prepare();
   const std::string own_facts = own.ok() ? own->facts : std::string();
@@ -242,7 +251,12 @@ absl::StatusOr<DeviceLanes::Opening> DeviceLanes::Open(const CallInfo& info) {
   if (!prepared.refusal.ok()) return Opening{.refusal = prepared.refusal};
   absl::StatusOr<std::unique_ptr<DeviceLane>> lane = Connect(*std::move(own), std::move(prepared.facts));
   RONDA_ASSIGN_OR_RETURN(const Agreement connected, AgreeWithAll(*options_.host, info, lane.status(), ""));
-  if (connected.refusal.ok()) lane_ = *std::move(lane);
+  if (connected.refusal.ok()) {
+    lane_ = *std::move(lane);
+    RONDA_ASSIGN_OR_RETURN(std::shared_ptr<LaneMemory> memory, lane_->MakeMemory(info));
+    const MutexLock lock(&mu_);
+    memory_ = std::move(memory);
+  }
   return Opening{.lane = lane_.get(), .refusal = connected.refusal};
 }
 
@@ -267,7 +281,8 @@ absl::StatusOr<std::unique_ptr<DeviceLane>> DeviceLanes::Connect(Resources own, 
                                                     .host = options_.host,
                                                     .levels = options_.levels,
                                                     .marks = timer.get(),
-                                                    .job_failure = options_.watch.job_failure}));
+                                                    .job_failure = options_.watch.job_failure,
+                                                    .fail_job = options_.watch.fail_job}));
   return DeviceLane::Create({.device = std::move(own.device),
                              .stream = std::move(own.stream),
                              .timer = std::move(timer),

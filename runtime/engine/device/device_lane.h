@@ -10,10 +10,12 @@
 #include <utility>
 #include <vector>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "kernels/cuda/calls.h"
+#include "runtime/base/mutex.h"
 #include "runtime/collectives/communicator.h"
 #include "runtime/collectives/transport.h"
 #include "runtime/cuda/device.h"
@@ -23,6 +25,7 @@
 #include "runtime/engine/device/device_blocks.h"
 #include "runtime/engine/device/device_completion.h"
 #include "runtime/engine/device/device_watch.h"
+#include "runtime/engine/device/lane_memory.h"
 #include "runtime/engine/device/rank_device.h"
 #include "runtime/engine/device/stream_timer.h"
 #include "runtime/monitor/timeline/timeline.h"
@@ -83,7 +86,10 @@ class DeviceLane : public DataPlane {
   void Close(const absl::Status& status);
 
   // Whether the transport reduces adjacent tensors in place.
-  bool reduces_in_place() const { return transport_.reduces_in_place; }
+  bool reduces_in_place() const { return transport_.reduces_in_place || transport_.make_memory != nullptr; }
+
+  // See DeviceTransport::make_memory. Returns nullptr if there is no such memory.
+  absl::StatusOr<std::shared_ptr<LaneMemory>> MakeMemory(const CallInfo& info);
 
   Communicator& communicator() override { return *transport_.communicator; }
   AdasumOps& adasum_ops() override { return adasum_ops_; }
@@ -123,9 +129,9 @@ class DeviceLane : public DataPlane {
 };
 
 // Creates the lane for tensors in device memory when the job's first such tensor comes. Either all ranks create the
-// lane, or none does.
+// lane, or none does. The same holds for the memory that they register together for gradients.
 //
-// Thread-compatible: used by the progress thread (progress_engine.h).
+// Thread-compatible: used by the progress thread (progress_engine.h), except memory().
 class DeviceLanes {
  public:
   // DeviceLanes owns none of these objects.
@@ -148,9 +154,15 @@ class DeviceLanes {
   // Returns the lane; nullptr if no lane has been created.
   DeviceLane* lane() const { return lane_.get(); }
 
+  // Returns the memory that the ranks have registered together when they created the lane; nullptr if there is none.
+  std::shared_ptr<LaneMemory> memory() const {
+    const MutexLock lock(&mu_);
+    return memory_;
+  }
+
   // Creates the lane. Every rank of the job must call Open at the same point in its sequence of communicator calls.
   // `info` names the operation that needs the lane. All ranks get the same outcome.
-  // Errors: the host communicator's errors, after which the job has failed.
+  // Errors: the host communicator's errors; the errors of the memory. After an error, the job has failed.
   struct Opening {
     DeviceLane* lane = nullptr;  // nullptr: no lane was made, and the job goes on
     absl::Status refusal;        // then FAILED_PRECONDITION: names a rank that cannot take part, and why
@@ -162,6 +174,7 @@ class DeviceLanes {
 
   // Must be called when the job has ended or has failed with `status`.
   void Close(const absl::Status& status) {
+    if (const std::shared_ptr<LaneMemory> own = memory(); own != nullptr) own->Close();
     if (lane_ != nullptr) lane_->Close(status);
     options_.callers->Close(status);
   }
@@ -177,6 +190,8 @@ class DeviceLanes {
   absl::StatusOr<std::unique_ptr<DeviceLane>> Connect(Resources own, std::vector<std::string> facts);
 
   const Options options_;
+  mutable Mutex mu_;
+  std::shared_ptr<LaneMemory> memory_ ABSL_GUARDED_BY(mu_);  // ends after the lane
   std::unique_ptr<DeviceLane> lane_;
 };
 

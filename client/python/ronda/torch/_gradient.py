@@ -26,6 +26,11 @@ _SIXTEEN_BITS = (torch.float16, torch.bfloat16)
 NOTHING = 0
 DENSE = 1
 
+SHAPE_IN_MEMORY = (
+    "a gradient that is not row-major (channels_last) has the shape that it has in memory, behind"
+    " a 1: give the model the same memory format on every rank"
+)
+
 
 @dataclass(frozen=True)
 class Reduction:
@@ -62,8 +67,8 @@ class Gradient:
 
     __slots__ = (
         "__weakref__", "address", "announced", "bundle", "dtype", "finish", "group", "handle",
-        "is_row_major", "is_whole", "kind", "name", "parameter", "passes_left", "place", "sent",
-        "shape", "sparse_dims", "stream", "strides", "travels_as", "value", "version",
+        "is_row_major", "is_whole", "kind", "name", "parameter", "passes_left", "place", "room",
+        "sent", "shape", "sparse_dims", "stream", "strides", "travels_as", "value", "version",
     )  # fmt: skip
 
     def __init__(self, parameter: torch.Tensor, name: str, passes: int) -> None:
@@ -91,6 +96,7 @@ class Gradient:
         if self.is_row_major:
             like = like.contiguous()
         self.dtype, self.shape, self.strides = like.dtype, like.shape, like.stride()
+        self.room: torch.Tensor | None = None  # where NCCL reduces the gradient without a copy
         self.travels_as = tuple(like.shape)
         if not self.is_row_major:
             self.travels_as = (1, *(like.shape[each] for each in order))
@@ -136,6 +142,19 @@ class Gradient:
         if value.dtype is not self.dtype or value.shape != self.shape:
             return False
         return value.is_contiguous() if self.is_row_major else value.stride() == self.strides
+
+    def in_room(self, value: torch.Tensor) -> torch.Tensor:
+        """Returns a gradient in the agreed form, in the gradient's room if it has one.
+
+        zero_grad() drops the tensor in the room by default. This function then copies the next
+        gradient, which backward has computed elsewhere, and makes it the parameter's gradient.
+        """
+        room = self.room
+        if room is None or value.data_ptr() == room.data_ptr() or value.requires_grad:
+            return value
+        with torch.no_grad():
+            self.parameter.grad = room.copy_(value)
+        return room
 
     def make_value(self, kind: int) -> None:
         """Creates a gradient of zeros for a rank without a gradient. `kind` is the kind on the

@@ -125,6 +125,8 @@ def make_hook(
             )
         ):
             gradient.announced = True
+            if gradient.room is not None:
+                value = gradient.in_room(value)
             gradient.value = value
             gradient.version = value._version
             gradient.address = address = value.data_ptr()
