@@ -216,17 +216,19 @@ absl::StatusOr<std::string> RateNccl(const DeviceSituation& situation) {
                      absl::StrCat("NCCL ", situation.facts.front().nccl, ", a GPU a rank"));
 }
 
-// Returns the function that makes the memory for gradients; nullptr if there will be none, on all ranks.
-std::function<absl::StatusOr<DirectMemory>(const CallInfo&)> MemoryMaker(const DeviceSupport::Request& request,
-                                                                         const NcclSettings& settings,
-                                                                         NcclCommunicator& communicator) {
-  if (settings.gradient_memory_mb == 0 || request.facts.size() == 1) return nullptr;
+// Adds the functions for the memory for gradients, on all ranks or on none.
+void AddMemory(const DeviceSupport::Request& request, const NcclSettings& settings, NcclCommunicator& communicator,
+               DeviceTransport* transport) {
+  if (settings.gradient_memory_mb == 0 || request.facts.size() == 1) return;
   if (const absl::Status status = communicator.CanMakeMemory(); !status.ok()) {
     if (request.rank == 0) Log(LogLevel::kWarning, request.rank, status.message());
-    return nullptr;
+    return;
   }
-  return [&communicator, bytes = static_cast<size_t>(settings.gradient_memory_mb) << 20](const CallInfo& info) {
-    return communicator.MakeMemory(info, bytes);
+  transport->allocate_memory = [&communicator, bytes = static_cast<size_t>(settings.gradient_memory_mb) << 20] {
+    return communicator.AllocateMemory(bytes);
+  };
+  transport->register_memory = [&communicator](const CallInfo& info, const DirectMemory& memory) {
+    return communicator.RegisterMemory(info, memory);
   };
 }
 
@@ -246,12 +248,13 @@ absl::StatusOr<DeviceTransport> ConnectNccl(const DeviceSupport::Request& reques
                                                    .job_failure = request.job_failure,
                                                    .fail_job = request.fail_job}));
   NcclCommunicator* const made = communicator.get();
-  return DeviceTransport{.communicator = std::move(communicator),
-                         .failure = [made] { return made->failure(); },
-                         .abort = [made] { made->Abort(); },
-                         .setup_deadline = NcclCommunicator::Options().init_deadline,
-                         .reduces_in_place = settings.reduces_in_place,
-                         .make_memory = MemoryMaker(request, settings, *made)};
+  DeviceTransport transport = {.communicator = std::move(communicator),
+                               .failure = [made] { return made->failure(); },
+                               .abort = [made] { made->Abort(); },
+                               .setup_deadline = NcclCommunicator::Options().init_deadline,
+                               .reduces_in_place = settings.reduces_in_place};
+  AddMemory(request, settings, *made, &transport);
+  return transport;
 }
 
 absl::StatusOr<std::unique_ptr<DirectTransport>> ConnectNcclDirectly(const DeviceSupport::DirectRequest& request,

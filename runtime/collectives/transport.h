@@ -76,11 +76,14 @@ struct DeviceTransport {
   absl::Duration setup_deadline = absl::ZeroDuration();
   // Whether allreduces of adjacent tensors (ReduceCall::layout) work in the tensors' own memory.
   bool reduces_in_place = false;
-  // Makes memory for tensors that are reduced in place, and registers it together with all ranks. From then on,
-  // adjacent tensors must be in this memory, at the same distance from its beginning on all ranks. All other calls may
-  // have buffers in this memory, too, and treat them as other memory. All ranks must call it, before any call to the
-  // communicator. After an error the job fails. nullptr: there is no such memory, on all ranks.
-  std::function<absl::StatusOr<DirectMemory>(const CallInfo& info)> make_memory;
+  // Allocates memory for tensors that are reduced in place. Other ranks need not call it. After an error the job goes
+  // on. nullptr: there is no such memory, on all ranks.
+  std::function<absl::StatusOr<DirectMemory>()> allocate_memory;
+  // Registers memory of allocate_memory() together with all ranks. From then on, adjacent tensors of all ranks must be
+  // in this memory, at the same distance from its beginning on all ranks. All other calls may have buffers in this
+  // memory, too, and treat them as other memory. All ranks must call it, before any call to the communicator. After an
+  // error the job fails.
+  std::function<absl::Status(const CallInfo& info, const DirectMemory& memory)> register_memory;
 };
 
 // Elements that a rank sends to or receives from another rank.

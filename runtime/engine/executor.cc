@@ -147,11 +147,12 @@ BucketLayout Executor::OwnLayout(const BucketRun& run) const {
   const DeviceLane* const lane = parts_.devices->lane();
   const TensorRequest& kind = run.request(0);
   if (kind.memory != Memory::kCuda || kind.op != OpType::kAllreduce) return BucketLayout::kAny;
-  if (lane == nullptr || !lane->reduces_in_place()) return BucketLayout::kAny;
+  if (lane == nullptr) return BucketLayout::kAny;
+  const std::shared_ptr<LaneMemory> memory = parts_.devices->memory();
+  if (memory == nullptr && !(lane->reduces_in_place() && run.size() > 1)) return BucketLayout::kAny;
   const std::optional<Extent> extent = AdjacentExtentOf(run);
   if (!extent.has_value()) return BucketLayout::kAny;
-  const std::shared_ptr<LaneMemory> memory = parts_.devices->memory();
-  if (memory == nullptr) return run.size() > 1 ? BucketLayout::kAdjacent : BucketLayout::kAny;
+  if (memory == nullptr) return BucketLayout::kAdjacent;
   const std::optional<size_t> offset = OffsetIn(*memory, *extent);
   return offset.has_value() ? places_.LayoutAt(kind.name, *offset) : BucketLayout::kAny;
 }

@@ -85,14 +85,14 @@ absl::Status NcclCommunicator::CanMakeMemory() const {
       absl::StrCat(kMemorySetting, " needs NCCL 2.19 or later, and this is ", options_.library->version));
 }
 
-absl::StatusOr<DirectMemory> NcclCommunicator::MakeMemory(const CallInfo& info, size_t bytes) {
+absl::Status NcclCommunicator::RegisterMemory(const CallInfo& info, DirectMemory memory) {
   const CallInfo of_all = {.label = info.label, .op = info.op, .limits = info.limits};
   RONDA_ASSIGN_OR_RETURN(Entry* const entry,
                          groups_.For(of_all, Members(of_all, options_.rank, options_.size), NcclUse::kMemory));
-  memory_.bytes = bytes;
-  RONDA_RETURN_IF_ERROR(groups_.MakeMemory(entry, info.limits, &memory_));
+  memory_ = std::move(memory);
+  RONDA_RETURN_IF_ERROR(groups_.RegisterInTime(entry, memory_.data.get(), memory_.bytes, info.limits));
   reduce_->UseForAdjacent(entry);
-  return memory_;
+  return absl::OkStatus();
 }
 
 template <typename Collective>

@@ -72,9 +72,11 @@ class NcclCommunicator : public Communicator {
 
   // Returns OK, or the reason why the ranks can have no memory. The result is the same on all ranks.
   absl::Status CanMakeMemory() const;
-  // See DeviceTransport::make_memory. Adjacent tensors are reduced by communicators of their own, so NCCL finds the
-  // memory in no other call. REQUIRES: CanMakeMemory() is OK, and there are at least two ranks.
-  absl::StatusOr<DirectMemory> MakeMemory(const CallInfo& info, size_t bytes);
+  // See DeviceTransport::allocate_memory. REQUIRES: CanMakeMemory() is OK.
+  absl::StatusOr<DirectMemory> AllocateMemory(size_t bytes) { return groups_.AllocateMemory(bytes); }
+  // See DeviceTransport::register_memory. Adjacent tensors of all ranks are reduced by communicators of their own, so
+  // NCCL finds the memory in no other call. REQUIRES: there are at least two ranks.
+  absl::Status RegisterMemory(const CallInfo& info, DirectMemory memory);
 
   // Returns the first error that NCCL has reported on any of its communicators (ncclCommGetAsyncError), or OK.
   absl::Status failure() const { return groups_.failure(); }

@@ -101,7 +101,9 @@ absl::StatusOr<std::unique_ptr<NcclDirect>> NcclDirect::Connect(const DeviceSupp
 absl::Status NcclDirect::Prepare(const DeviceSupport::DirectRequest& request) {
   const NcclUse use = memory_.ok() ? NcclUse::kMemory : NcclUse::kBuffers;
   RONDA_ASSIGN_OR_RETURN(entry_, groups_.For(request.info, Members(request.info, self_, size_), use));
-  return memory_.ok() ? groups_.MakeMemory(entry_, request.info.limits, &*memory_) : absl::OkStatus();
+  if (!memory_.ok()) return absl::OkStatus();
+  RONDA_ASSIGN_OR_RETURN(*memory_, groups_.AllocateMemory(memory_->bytes));
+  return groups_.RegisterInTime(entry_, memory_->data.get(), memory_->bytes, request.info.limits);
 }
 
 bool NcclDirect::Reduces(DType dtype, ReduceOp reduction, const kernels::Scale& scale) const {

@@ -36,7 +36,7 @@ class NcclDirect : public DirectTransport {
   static constexpr absl::Duration kInitDeadline = absl::Minutes(1);
 
   // Connects the ranks. After an error the job fails. REQUIRES: there are at least two ranks.
-  // Errors: the errors of NcclGroups::For and NcclGroups::MakeMemory.
+  // Errors: the errors of NcclGroups::For, AllocateMemory and RegisterInTime.
   static absl::StatusOr<std::unique_ptr<NcclDirect>> Connect(const DeviceSupport::DirectRequest& request,
                                                              std::shared_ptr<const NcclLibrary> library,
                                                              const Settings& settings);

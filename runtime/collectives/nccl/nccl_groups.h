@@ -122,10 +122,9 @@ class NcclGroups {
   // DEADLINE_EXCEEDED, the job's failure. After an error all later calls fail.
   absl::Status RegisterInTime(Entry* entry, void* memory, size_t bytes, const WaitLimits& limits);
 
-  // Allocates memory->bytes bytes, and registers them as RegisterInTime. `entry` is for kMemory. Even after an error,
-  // the communicators must end before the memory.
-  // Errors: RESOURCE_EXHAUSTED if this rank has no room for the memory; those of RegisterInTime.
-  absl::Status MakeMemory(Entry* entry, const WaitLimits& limits, DirectMemory* memory);
+  // Allocates memory, which RegisterInTime() may register for kMemory. Errors: RESOURCE_EXHAUSTED if this rank has no
+  // room for it; the device's errors.
+  absl::StatusOr<DirectMemory> AllocateMemory(size_t bytes);
 
   // Returns whether memory registered for this use becomes a symmetric window: if the options do not exclude it, and
   // the library has windows.

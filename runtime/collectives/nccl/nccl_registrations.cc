@@ -80,14 +80,13 @@ absl::Status NcclGroups::RegisterInTime(Entry* entry, void* memory, size_t bytes
   return status;
 }
 
-absl::Status NcclGroups::MakeMemory(Entry* entry, const WaitLimits& limits, DirectMemory* memory) {
+absl::StatusOr<DirectMemory> NcclGroups::AllocateMemory(size_t bytes) {
   const std::string purpose = absl::StrCat("tensors (", options_.memory_setting, " on rank ", JobRank(0), ")");
-  RONDA_ASSIGN_OR_RETURN(std::byte* const data, AllocateNcclMemory(*options_.device, nccl_, memory->bytes, purpose));
-  memory->data =
-      std::shared_ptr<std::byte>(data, [device = options_.device, library = options_.library](std::byte* its) {
-        FreeNcclMemory(*device, library->functions, its);
-      });
-  return RegisterInTime(entry, data, memory->bytes, limits);
+  RONDA_ASSIGN_OR_RETURN(std::byte* const data, AllocateNcclMemory(*options_.device, nccl_, bytes, purpose));
+  const auto free = [device = options_.device, library = options_.library](std::byte* its) {
+    FreeNcclMemory(*device, library->functions, its);
+  };
+  return DirectMemory{.data = std::shared_ptr<std::byte>(data, free), .bytes = bytes};
 }
 
 void NcclGroups::WatchRegistration(const Entry& entry, const Wait& wait, const std::atomic<bool>& is_over) {

@@ -86,10 +86,13 @@ class DeviceLane : public DataPlane {
   void Close(const absl::Status& status);
 
   // Whether the transport reduces adjacent tensors in place.
-  bool reduces_in_place() const { return transport_.reduces_in_place || transport_.make_memory != nullptr; }
+  bool reduces_in_place() const { return transport_.reduces_in_place; }
 
-  // See DeviceTransport::make_memory. Returns nullptr if there is no such memory.
-  absl::StatusOr<std::shared_ptr<LaneMemory>> MakeMemory(const CallInfo& info);
+  // See DeviceTransport. The result of has_memory() is the same on all ranks. The others may be called only if it is
+  // true.
+  bool has_memory() const { return transport_.allocate_memory != nullptr; }
+  absl::StatusOr<DirectMemory> AllocateMemory() { return transport_.allocate_memory(); }
+  absl::StatusOr<std::shared_ptr<LaneMemory>> RegisterMemory(const CallInfo& info, DirectMemory memory);
 
   Communicator& communicator() override { return *transport_.communicator; }
   AdasumOps& adasum_ops() override { return adasum_ops_; }
@@ -162,7 +165,7 @@ class DeviceLanes {
 
   // Creates the lane. Every rank of the job must call Open at the same point in its sequence of communicator calls.
   // `info` names the operation that needs the lane. All ranks get the same outcome.
-  // Errors: the host communicator's errors; the errors of the memory. After an error, the job has failed.
+  // Errors: the host communicator's errors; those of the memory's registration. After an error, the job has failed.
   struct Opening {
     DeviceLane* lane = nullptr;  // nullptr: no lane was made, and the job goes on
     absl::Status refusal;        // then FAILED_PRECONDITION: names a rank that cannot take part, and why
@@ -188,6 +191,8 @@ class DeviceLanes {
   };
   absl::StatusOr<Resources> Prepare();
   absl::StatusOr<std::unique_ptr<DeviceLane>> Connect(Resources own, std::vector<std::string> facts);
+  // Makes the memory for gradients. If a rank has no room for it, no rank has it, and rank 0 logs this.
+  absl::Status MakeMemory(const CallInfo& info);
 
   const Options options_;
   mutable Mutex mu_;

@@ -27,6 +27,7 @@ namespace {
 using ::testing::AllOf;
 using ::testing::Each;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 constexpr int kWarmSteps = 20;  // after which the schedule is locked
 constexpr size_t kMiB = 1 << 20;
@@ -260,19 +261,24 @@ TEST_F(GradientMemoryTest, ThereIsNoMemoryUnlessRequestedNorForOneRank) {
   }
 }
 
-// Expects that the first operation fails on all ranks, with `text`.
-void ExpectFailure(const FakeCuda::Options& cuda, const std::string& text) {
-  RunDeviceRanks({.size = 2, .cuda = cuda, .gradient_memory_mb = 2, .expects_failure = true}, [&](DeviceRank& rank) {
-    DeviceTensor& tensor = rank.Keep(std::vector<float>(rank.rank() == 1 ? kMiB / 2 : 1));
-    const auto handle = rank.runtime().Submit(DeviceSum("first", rank, tensor, 1));
-    ASSERT_TRUE(handle.ok()) << handle.status();
-    EXPECT_THAT(std::string((*handle)->Wait().message()), HasSubstr(text));
+TEST_F(GradientMemoryTest, IfARankHasNoRoomTheJobGoesOnWithoutTheMemory) {
+  ::testing::internal::CaptureStderr();
+  const FakeCuda::Options cuda = {.memory_bytes = size_t{8} << 20};
+  const int symmetric = FakeNcclCalls("symmetric");
+  RunDeviceRanks({.size = 3, .cuda = cuda, .gradient_memory_mb = 7}, [](DeviceRank& rank) {
+    const DeviceTensor filled(rank, std::vector<float>(rank.rank() == 1 ? kMiB / 2 : 1));
+    Gradients gradients(rank);
+    // The fusion buffers need the memory that the other ranks have freed.
+    for (int i = 0; i < kWarmSteps; ++i) gradients.Step();
+    EXPECT_EQ(rank.runtime().gradient_memory(), nullptr);
   });
-}
-
-TEST_F(GradientMemoryTest, RankWithoutRoomFailsTheJobOnAllRanks) {
-  ExpectFailure({.memory_bytes = size_t{3} << 20},
-                "NCCL has no 2097152 bytes for tensors (RONDA_GRADIENT_MEMORY_MB on rank 0)");
+  EXPECT_EQ(FakeNcclCalls("symmetric"), symmetric);
+  const std::string log = ::testing::internal::GetCapturedStderr();
+  EXPECT_THAT(
+      log, AllOf(HasSubstr("gradients are packed on all ranks: rank 1 has no memory for gradients: fake GPU, cuda:1: "
+                           "NCCL has no 7340032 bytes for tensors (RONDA_GRADIENT_MEMORY_MB on rank 0)"),
+                 Not(HasSubstr("rank 2 has no memory"))));
+  EXPECT_EQ(log.find("gradients are packed"), log.rfind("gradients are packed")) << "only rank 0 logs it";
 }
 
 TEST_F(GradientMemoryTest, RankThatCannotRegisterFailsTheJobOnAllRanks) {
@@ -280,7 +286,13 @@ TEST_F(GradientMemoryTest, RankThatCannotRegisterFailsTheJobOnAllRanks) {
   faults.rank = 1;
   faults.fail_register = 1;
   SetFakeNcclFaults(faults);
-  ExpectFailure({}, "registering memory as a window (RONDA_GRADIENT_MEMORY_MB=0 on rank 0 does without)");
+  RunDeviceRanks({.size = 2, .gradient_memory_mb = 2, .expects_failure = true}, [](DeviceRank& rank) {
+    const DeviceTensor& tensor = rank.Keep(std::vector<float>(1));
+    const auto handle = rank.runtime().Submit(DeviceSum("first", rank, tensor, 1));
+    ASSERT_TRUE(handle.ok()) << handle.status();
+    EXPECT_THAT(std::string((*handle)->Wait().message()),
+                HasSubstr("registering memory as a window (RONDA_GRADIENT_MEMORY_MB=0 on rank 0 does without)"));
+  });
 }
 
 // Reads the gradients when the job has ended.
