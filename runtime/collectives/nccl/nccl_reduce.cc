@@ -109,7 +109,8 @@ absl::Status NcclReduce::Run(const ReduceCall& call, const Members& members, Ent
                                           ? std::nullopt
                                           : NcclOpOf(layout, call.op, options_.order);
   if (op.has_value() && IsPlain(layout, call, members.size())) {
-    const bool has_own = call.layout == BucketLayout::kAdjacent && for_adjacent_ != nullptr;
+    const bool is_of_all = call.info.group == nullptr;
+    const bool has_own = is_of_all && call.layout == BucketLayout::kAdjacent && for_adjacent_ != nullptr;
     return RunPlain(call, *op, members, has_own ? for_adjacent_ : entry);
   }
   Plan(call, members);
