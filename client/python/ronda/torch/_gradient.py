@@ -67,8 +67,9 @@ class Gradient:
 
     __slots__ = (
         "__weakref__", "address", "announced", "bundle", "dtype", "finish", "group", "handle",
-        "is_row_major", "is_whole", "kind", "name", "parameter", "passes_left", "place", "room",
-        "sent", "shape", "sparse_dims", "stream", "strides", "travels_as", "value", "version",
+        "is_new", "is_row_major", "is_watched", "is_whole", "kind", "name", "parameter",
+        "passes_left", "place", "room", "sent", "shape", "sparse_dims", "stream", "strides",
+        "travels_as", "value", "version",
     )  # fmt: skip
 
     def __init__(self, parameter: torch.Tensor, name: str, passes: int) -> None:
@@ -78,6 +79,7 @@ class Gradient:
         self.group = 0  # the prepared group, if `place` says that the gradient is in one
         self.place = NO_PLACE
         self.sparse_dims = 1  # of sparse gradients; gradients of an embedding have one
+        self.is_watched = False  # autograd sets is_new
         self.look_at_parameter()
         self.begin_step(passes)
 
@@ -105,6 +107,7 @@ class Gradient:
         """Resets the values that belong to the last step."""
         self.passes_left = passes
         self.announced = False
+        self.is_new = False  # backward has made the tensor parameter.grad in this step
         self.is_whole = False
         self.kind = DENSE  # of the announced gradient
         self.value: torch.Tensor | None = None  # parameter.grad, as it was announced
@@ -144,13 +147,14 @@ class Gradient:
         return value.is_contiguous() if self.is_row_major else value.stride() == self.strides
 
     def in_room(self, value: torch.Tensor) -> torch.Tensor:
-        """Returns a gradient in the agreed form, in the gradient's room if it has one.
+        """Returns a gradient in the agreed form, in the gradient's room if backward has made it.
 
         zero_grad() drops the tensor in the room by default. This function then copies the next
-        gradient, which backward has computed elsewhere, and makes it the parameter's gradient.
+        gradient, which backward has made elsewhere, and makes the copy the parameter's gradient. It
+        does not move a tensor to which backward has only added, because the program may own it.
         """
         room = self.room
-        if room is None or value.data_ptr() == room.data_ptr() or value.requires_grad:
+        if room is None or not self.is_new or value.requires_grad:
             return value
         with torch.no_grad():
             self.parameter.grad = room.copy_(value)

@@ -88,6 +88,7 @@ class GradientReducer:
         self._order: list[Gradient] = []  # the order of the submissions, in a step without a group
         self._members: list[Gradient] = []  # of the group
         self._group = 0
+        self._rooms = _memory.Rooms()
         self._is_detached = False  # the group is not used any more in this step
         self._must_drop = False  # the group is also not used in the next step
         self._is_whole = False  # all gradients of this step are reduced
@@ -235,8 +236,7 @@ class GradientReducer:
         """Like abandon(), but the next step also looks up the process set again."""
         self.abandon()
         self._process_set = None
-        for gradient in self._gradients:
-            gradient.room = None
+        self._rooms.end_epoch()
 
     def _forget(self) -> None:
         self._drop_group()
@@ -388,8 +388,6 @@ class GradientReducer:
             self._adapt(gradient)
         gradient.announced = True
         gradient.kind = kind_of(value)
-        if value.layout is torch.strided and gradient.has_agreed_form(value):
-            value = gradient.in_room(value)
         gradient.note_value()
         if value.is_sparse and not self._sparse_as_dense:
             self._leave_group(gradient)
@@ -531,7 +529,7 @@ class GradientReducer:
         for gradient in self._members:
             gradient.group = self._group
         if self._set() == 0:
-            _memory.lay_out(self._members, self._reduction)
+            self._rooms.lay_out(self._members, self._reduction)
 
     def _detach(self) -> None:
         """Stops using the group in this step. Every gradient then has its own handle."""
