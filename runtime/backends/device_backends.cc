@@ -216,11 +216,19 @@ absl::StatusOr<std::string> RateNccl(const DeviceSituation& situation) {
                      absl::StrCat("NCCL ", situation.facts.front().nccl, ", a GPU a rank"));
 }
 
+// Returns OK if the ranks can reduce gradients in memory that they register together; otherwise the reason why not. The
+// result is the same on all ranks.
+absl::Status CanMakeMemory(const NcclSettings& settings, const NcclCommunicator& communicator) {
+  if (settings.order == SumOrder::kOfNccl) return communicator.CanMakeMemory();
+  return absl::FailedPreconditionError(
+      "there is no memory for gradients (RONDA_GRADIENT_MEMORY_MB): with RONDA_REPRODUCIBLE=1 they are packed");
+}
+
 // Adds the functions for the memory for gradients, on all ranks or on none.
 void AddMemory(const DeviceSupport::Request& request, const NcclSettings& settings, NcclCommunicator& communicator,
                DeviceTransport* transport) {
   if (settings.gradient_memory_mb == 0 || request.facts.size() == 1) return;
-  if (const absl::Status status = communicator.CanMakeMemory(); !status.ok()) {
+  if (const absl::Status status = CanMakeMemory(settings, communicator); !status.ok()) {
     if (request.rank == 0) Log(LogLevel::kWarning, request.rank, status.message());
     return;
   }

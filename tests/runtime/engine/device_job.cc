@@ -57,6 +57,7 @@ std::shared_ptr<DeviceSupport> SupportOf(const DeviceJobOptions& options, const 
                                          RankId rank) {
   const bool has_none = absl::c_linear_search(options.without_devices, rank);
   const NcclSettings nccl = {
+      .order = options.reproducible && rank == 0 ? SumOrder::kOfRanks : SumOrder::kOfNccl,
       .windows = absl::c_linear_search(options.with_windows, rank) ? NcclWindows::kSymmetric : NcclWindows::kNone,
       .reduces_in_place = options.reduces_in_place && rank == 0,
       .lane_memory_mb = rank == 0 ? options.lane_memory_mb : 0,

@@ -120,6 +120,7 @@ struct DeviceJobOptions {
   int64_t gradient_memory_mb = 0;       // RONDA_GRADIENT_MEMORY_MB of rank 0
   std::vector<RankId> elsewhere;        // ranks whose flight recorders the other ranks cannot read
   bool reduces_in_place = false;        // rank 0 has RONDA_REDUCE_IN_PLACE=1
+  bool reproducible = false;            // rank 0 has RONDA_REPRODUCIBLE=1
   bool expects_failure = false;         // whether the job is expected to fail
 };
 

@@ -240,6 +240,16 @@ TEST_F(GradientMemoryTest, OtherBackendsHaveNoMemoryAndRankZeroLogsThis) {
   EXPECT_THAT(::testing::internal::GetCapturedStderr(), HasSubstr("no memory for gradients"));
 }
 
+TEST_F(GradientMemoryTest, ReproducibleSumsHaveNoMemoryAndRankZeroLogsThis) {
+  ::testing::internal::CaptureStderr();
+  RunDeviceRanks({.size = 2, .gradient_memory_mb = 1, .reproducible = true}, [](DeviceRank& rank) {
+    Gradients gradients(rank);
+    for (int i = 0; i < kWarmSteps; ++i) gradients.Step();
+    EXPECT_EQ(rank.runtime().gradient_memory(), nullptr);
+  });
+  EXPECT_THAT(::testing::internal::GetCapturedStderr(), HasSubstr("with RONDA_REPRODUCIBLE=1 they are packed"));
+}
+
 TEST_F(GradientMemoryTest, FullMemoryIsAnErrorThatNamesTheSetting) {
   RunRanks(2, [&](DeviceRank& rank, Gradients& gradients) {
     const absl::Status full = gradients.memory().Allocate(kMiB, rank.stream()).status();

@@ -118,6 +118,9 @@ expect 0 "| windows-off | passed |" "rank 1 of 2, windows: 0" "rank 0 of 2, wind
 program bin/python3 <<< '[[ $1 != bench/* ]] || echo "rank $RONDA_RANK of $RONDA_SIZE: $RONDA_GRADIENT_MEMORY_MB MiB"'
 GPUS=2 PATH=$bundle/bin:$PATH run plan gradients
 expect 0 "| outside | passed |" "rank 1 of 2: 0 MiB" "rank 0 of 2: 512 MiB"
+program bin/python3 <<< '[[ $1 != bench/* ]] || echo "rank $RONDA_RANK of $RONDA_SIZE: $RONDA_GRADIENT_MEMORY_MB MiB, $2"'
+GPUS=2 PATH=$bundle/bin:$PATH run plan gradients-kept
+expect 0 "| inside-kept | passed |" "rank 0 of 2: 512 MiB, --keep-gradients"
 program bin/python3 <<< '[[ $1 != bench/* ]] || echo "rank $RONDA_RANK of $RONDA_SIZE, $1: $RONDA_LANE_MEMORY_MB MiB"'
 GPUS=1 PATH=$bundle/bin:$PATH run plan memory
 expect 0 "| lane-memory | skipped: windows of NCCL need two GPUs |"
