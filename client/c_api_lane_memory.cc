@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The C ABI on top of the runtime: the memory of lanes, which all ranks have registered together.
+// The C ABI on top of the runtime: the memory of lanes, and of the job, which all ranks have registered together.
 
 #pragma GCC visibility push(default)
 #include "client/ronda.h"
@@ -30,6 +30,10 @@ constexpr ronda_process_set kAllocators = 256;
 
 constexpr int kAnyDevice = -1;
 
+Outcome Failed(const char* function, const absl::Status& status) {
+  return Failure(absl::Status(status.code(), absl::StrCat(function, ": ", status.message())), Answer::kSubmission);
+}
+
 absl::StatusOr<std::shared_ptr<LaneMemory>> MemoryOf(Session& session, ronda_process_set process_set) {
   const std::shared_ptr<CallerLane> lane = session.runtime().lanes().Find(process_set);
   if (lane != nullptr) return lane->memory();
@@ -37,22 +41,25 @@ absl::StatusOr<std::shared_ptr<LaneMemory>> MemoryOf(Session& session, ronda_pro
       absl::StrCat("process set ", process_set, " has no open lane: call ronda_lane_open() first"));
 }
 
+Outcome TakeBlock(const char* function, const std::shared_ptr<LaneMemory>& from, size_t bytes, void* stream,
+                  void** memory) {
+  const absl::StatusOr<void*> block = globals().lane_blocks.Allocate(from, bytes, stream);
+  if (!block.ok()) return Failed(function, block.status());
+  *memory = *block;
+  return {};
+}
+
 ronda_status Allocate(const char* function, ronda_process_set process_set, size_t bytes, int device, void* stream,
                       void** memory) {
   return CallWithSession([&](Session& session) -> Outcome {
-    const auto fail = [&](const absl::Status& status) {
-      return Failure(absl::Status(status.code(), absl::StrCat(function, ": ", status.message())), Answer::kSubmission);
-    };
     const absl::StatusOr<std::shared_ptr<LaneMemory>> lane = MemoryOf(session, process_set);
-    if (!lane.ok()) return fail(lane.status());
+    if (!lane.ok()) return Failed(function, lane.status());
     if (device != kAnyDevice && device != (*lane)->device()) {
-      return fail(absl::InvalidArgumentError(absl::StrCat("the lane's memory is on cuda:", (*lane)->device(),
-                                                          ", and the tensor would be on cuda:", device)));
+      return Failed(function,
+                    absl::InvalidArgumentError(absl::StrCat("the lane's memory is on cuda:", (*lane)->device(),
+                                                            ", and the tensor would be on cuda:", device)));
     }
-    const absl::StatusOr<void*> block = globals().lane_blocks.Allocate(*lane, bytes, stream);
-    if (!block.ok()) return fail(block.status());
-    *memory = *block;
-    return {};
+    return TakeBlock(function, *lane, bytes, stream, memory);
   });
 }
 
@@ -95,6 +102,16 @@ ronda_status ronda_lane_allocate(ronda_process_set process_set, size_t bytes, vo
     return ronda::CallWithSession([&](ronda::Session&) { return ronda::NullArgument(kFunction, "memory"); });
   }
   return ronda::Allocate(kFunction, process_set, bytes, ronda::kAnyDevice, stream, memory);
+}
+
+ronda_status ronda_gradient_allocate(size_t bytes, void* stream, void** memory) {
+  constexpr char kFunction[] = "ronda_gradient_allocate";
+  return ronda::CallWithSession([&](ronda::Session& session) -> ronda::Outcome {
+    if (memory == nullptr) return ronda::NullArgument(kFunction, "memory");
+    *memory = nullptr;
+    const std::shared_ptr<ronda::LaneMemory> own = session.runtime().gradient_memory();
+    return own == nullptr ? ronda::Outcome() : ronda::TakeBlock(kFunction, own, bytes, stream, memory);
+  });
 }
 
 ronda_status ronda_lane_free(void* memory, void* stream) {

@@ -133,10 +133,10 @@ ronda_status ronda_lane_memory(ronda_process_set process_set, size_t* bytes);
  * RONDA_ERROR_OUT_OF_MEMORY (the text has the sizes). */
 ronda_status ronda_lane_allocate(ronda_process_set process_set, size_t bytes, void* stream, void** memory);
 
-/* Frees a block of ronda_lane_allocate(). The work that is now on `stream` may still use the block; no other work may.
- * Works after ronda_lane_close() and ronda_shutdown(), too: until then the block is valid, but NCCL takes it for other
- * memory. The lane's memory is freed with its last block.
- * Errors: RONDA_ERROR_INVALID_ARGUMENT (no block begins at `memory`; `stream` is being captured). */
+/* Frees a block of ronda_lane_allocate() or ronda_gradient_allocate(). The work that is now on `stream` may still use
+ * the block; no other work may. Works after ronda_lane_close() and ronda_shutdown(), too: until then the block is
+ * valid, but NCCL takes it for other memory. The lane's memory is freed with its last block. Errors:
+ * RONDA_ERROR_INVALID_ARGUMENT (no block begins at `memory`; `stream` is being captured). */
 ronda_status ronda_lane_free(void* memory, void* stream);
 
 /* Functions as an allocator of PyTorch needs them (torch._C._cuda_customAllocator). They call ronda_lane_allocate(),
@@ -150,6 +150,20 @@ typedef void (*ronda_lane_free_function)(void* memory, size_t bytes, int device,
  * Errors: RONDA_ERROR_INVALID_ARGUMENT (only the process sets 0 to 255 have such functions). */
 ronda_status ronda_lane_allocator(ronda_process_set process_set, ronda_lane_allocate_function* allocate,
                                   ronda_lane_free_function* free);
+
+/* -- The memory for gradients --
+ *
+ * With RONDA_GRADIENT_MEMORY_MB on rank 0, all ranks register that many MiB with NCCL together when the job's first
+ * operation on GPU memory begins. This memory is for allreduces outside lanes, such as those of gradients. A bucket of
+ * a locked schedule is reduced there, without a copy, if its tensors lie one after the other at the same place on all
+ * ranks. The ranks compare the places, so each rank may allocate, free and move its tensors as it likes. A bucket at
+ * different places is copied. */
+
+/* Sets `*memory` to a block of at least `bytes` bytes in this memory, as ronda_lane_allocate(); ronda_lane_free() frees
+ * it. Sets `*memory` to NULL if there is no such memory: because of the setting, because the GPUs do not communicate
+ * over NCCL 2.19 or later, or because no operation on GPU memory has begun yet. Errors: RONDA_ERROR_INVALID_ARGUMENT
+ * (`stream` is being captured); RONDA_ERROR_OUT_OF_MEMORY (the text has the sizes). */
+ronda_status ronda_gradient_allocate(size_t bytes, void* stream, void** memory);
 
 #ifdef __cplusplus
 } /* extern "C" */

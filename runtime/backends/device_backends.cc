@@ -152,40 +152,53 @@ absl::StatusOr<DeviceTransport> ConnectHierarchy(const DeviceSupport::Request& r
 std::string Encode(const DeviceFacts& facts, size_t longest) {
   const std::string why_no_peer =
       absl::StrReplaceAll(facts.why_no_peer.substr(0, kLongestPeerReason), {{absl::string_view(&kSeparator, 1), " "}});
-  const std::string fields = absl::StrJoin({HostField(facts.host, kLongestHost), facts.pci_bus, facts.uuid, facts.nccl,
-                                            facts.wanted, facts.order, facts.windows, facts.in_place, facts.memory_mb,
-                                            HostField(facts.events, kLongestEvents), why_no_peer, facts.why_no_nccl},
-                                           absl::string_view(&kSeparator, 1));
+  const std::string fields =
+      absl::StrJoin({HostField(facts.host, kLongestHost), facts.pci_bus, facts.uuid, facts.nccl, facts.wanted,
+                     facts.order, facts.windows, facts.in_place, facts.memory_mb, facts.gradient_mb,
+                     HostField(facts.events, kLongestEvents), why_no_peer, facts.why_no_nccl},
+                    absl::string_view(&kSeparator, 1));
   return fields.substr(0, longest);
 }
 
 absl::StatusOr<DeviceFacts> DecodeDeviceFacts(absl::string_view text) {
-  const std::vector<std::string> fields = absl::StrSplit(text, absl::MaxSplits(kSeparator, 11));
-  if (fields.size() != 12) return absl::InternalError(absl::StrCat("damaged facts about a device: '", text, "'"));
+  const std::vector<std::string> fields = absl::StrSplit(text, absl::MaxSplits(kSeparator, 12));
+  if (fields.size() != 13) return absl::InternalError(absl::StrCat("damaged facts about a device: '", text, "'"));
   return DeviceFacts{.host = fields[0],
                      .pci_bus = fields[1],
                      .uuid = fields[2],
                      .nccl = fields[3],
-                     .why_no_nccl = fields[11],
+                     .why_no_nccl = fields[12],
                      .wanted = fields[4],
-                     .why_no_peer = fields[10],
+                     .why_no_peer = fields[11],
                      .order = fields[5],
                      .windows = fields[6],
-                     .events = fields[9],
+                     .events = fields[10],
                      .memory_mb = fields[8],
+                     .gradient_mb = fields[9],
                      .in_place = fields[7]};
 }
 
+namespace {
+
+std::string MegabytesField(int64_t megabytes) { return megabytes == 0 ? "" : absl::StrCat(megabytes); }
+
+absl::StatusOr<int64_t> Megabytes(const std::string& field) {
+  int64_t megabytes = 0;
+  if (field.empty() || absl::SimpleAtoi(field, &megabytes)) return megabytes;
+  return absl::InternalError(absl::StrCat("damaged facts about a device: memory of '", field, "' MiB"));
+}
+
+}  // namespace
+
 absl::StatusOr<NcclSettings> NcclSettingsOf(absl::Span<const std::string> facts) {
   RONDA_ASSIGN_OR_RETURN(const DeviceFacts first, DecodeDeviceFacts(facts.front()));
-  int64_t memory_mb = 0;
-  if (!first.memory_mb.empty() && !absl::SimpleAtoi(first.memory_mb, &memory_mb)) {
-    return absl::InternalError(absl::StrCat("damaged facts about a device: memory of '", first.memory_mb, "' MiB"));
-  }
+  RONDA_ASSIGN_OR_RETURN(const int64_t lane_mb, Megabytes(first.memory_mb));
+  RONDA_ASSIGN_OR_RETURN(const int64_t gradient_mb, Megabytes(first.gradient_mb));
   return NcclSettings{.order = first.order.empty() ? SumOrder::kOfNccl : SumOrder::kOfRanks,
                       .windows = first.windows.empty() ? NcclWindows::kNone : NcclWindows::kSymmetric,
                       .reduces_in_place = !first.in_place.empty(),
-                      .lane_memory_mb = memory_mb};
+                      .lane_memory_mb = lane_mb,
+                      .gradient_memory_mb = gradient_mb};
 }
 
 namespace {
@@ -203,6 +216,30 @@ absl::StatusOr<std::string> RateNccl(const DeviceSituation& situation) {
                      absl::StrCat("NCCL ", situation.facts.front().nccl, ", a GPU a rank"));
 }
 
+// Returns OK if the ranks can reduce gradients in memory that they register together; otherwise the reason why not. The
+// result is the same on all ranks.
+absl::Status CanMakeMemory(const NcclSettings& settings, const NcclCommunicator& communicator) {
+  if (settings.order == SumOrder::kOfNccl) return communicator.CanMakeMemory();
+  return absl::FailedPreconditionError(
+      "there is no memory for gradients (RONDA_GRADIENT_MEMORY_MB): with RONDA_REPRODUCIBLE=1 they are packed");
+}
+
+// Adds the functions for the memory for gradients, on all ranks or on none.
+void AddMemory(const DeviceSupport::Request& request, const NcclSettings& settings, NcclCommunicator& communicator,
+               DeviceTransport* transport) {
+  if (settings.gradient_memory_mb == 0 || request.facts.size() == 1) return;
+  if (const absl::Status status = CanMakeMemory(settings, communicator); !status.ok()) {
+    if (request.rank == 0) Log(LogLevel::kWarning, request.rank, status.message());
+    return;
+  }
+  transport->allocate_memory = [&communicator, bytes = static_cast<size_t>(settings.gradient_memory_mb) << 20] {
+    return communicator.AllocateMemory(bytes);
+  };
+  transport->register_memory = [&communicator](const CallInfo& info, const DirectMemory& memory) {
+    return communicator.RegisterMemory(info, memory);
+  };
+}
+
 absl::StatusOr<DeviceTransport> ConnectNccl(const DeviceSupport::Request& request, const NcclLoader& nccl) {
   RONDA_ASSIGN_OR_RETURN(std::shared_ptr<const NcclLibrary> library, nccl());
   RONDA_ASSIGN_OR_RETURN(const NcclSettings settings, NcclSettingsOf(request.facts));
@@ -216,13 +253,16 @@ absl::StatusOr<DeviceTransport> ConnectNccl(const DeviceSupport::Request& reques
                                                    .marks = request.marks,
                                                    .order = settings.order,
                                                    .windows = settings.windows,
-                                                   .job_failure = request.job_failure}));
+                                                   .job_failure = request.job_failure,
+                                                   .fail_job = request.fail_job}));
   NcclCommunicator* const made = communicator.get();
-  return DeviceTransport{.communicator = std::move(communicator),
-                         .failure = [made] { return made->failure(); },
-                         .abort = [made] { made->Abort(); },
-                         .setup_deadline = NcclCommunicator::Options().init_deadline,
-                         .reduces_in_place = settings.reduces_in_place};
+  DeviceTransport transport = {.communicator = std::move(communicator),
+                               .failure = [made] { return made->failure(); },
+                               .abort = [made] { made->Abort(); },
+                               .setup_deadline = NcclCommunicator::Options().init_deadline,
+                               .reduces_in_place = settings.reduces_in_place};
+  AddMemory(request, settings, *made, &transport);
+  return transport;
 }
 
 absl::StatusOr<std::unique_ptr<DirectTransport>> ConnectNcclDirectly(const DeviceSupport::DirectRequest& request,
@@ -308,8 +348,10 @@ absl::StatusOr<DeviceTransport> ConnectHierarchicalNccl(const DeviceSupport::Req
   return ConnectHierarchy(request, nccl, DeviceHierarchyOptions::Across::kNccl);
 }
 
+constexpr absl::string_view kMemoryBackend = "nccl";  // the backend that has memory for gradients
+
 constexpr DeviceBackend kDeviceBackends[] = {
-    {.name = "nccl",
+    {.name = kMemoryBackend,
      .help = "tensors in the memory of GPUs, one a rank",
      .score = 200,
      .rate = RateNccl,
@@ -351,7 +393,8 @@ std::shared_ptr<DeviceSupport> DeviceBackends::Create(const DeviceSettings& sett
   const NcclSettings of_nccl = {.order = settings.reproducible ? SumOrder::kOfRanks : SumOrder::kOfNccl,
                                 .windows = settings.nccl_windows ? NcclWindows::kSymmetric : NcclWindows::kNone,
                                 .reduces_in_place = settings.reduce_in_place,
-                                .lane_memory_mb = settings.lane_memory_mb};
+                                .lane_memory_mb = settings.lane_memory_mb,
+                                .gradient_memory_mb = settings.gradient_memory_mb};
   if (!settings.nccl_host.empty()) {
     return std::make_shared<DeviceBackends>(std::move(libraries), settings.backend, settings.nccl_host,
                                             Identity::kPlace, of_nccl);
@@ -367,7 +410,8 @@ std::string DeviceBackends::Facts(Device& device) {
                        .order = nccl_.order == SumOrder::kOfRanks ? "ranks" : "",
                        .windows = nccl_.windows == NcclWindows::kSymmetric ? "symmetric" : "",
                        .events = events_,
-                       .memory_mb = nccl_.lane_memory_mb == 0 ? "" : absl::StrCat(nccl_.lane_memory_mb),
+                       .memory_mb = MegabytesField(nccl_.lane_memory_mb),
+                       .gradient_mb = MegabytesField(nccl_.gradient_memory_mb),
                        .in_place = nccl_.reduces_in_place ? "adjacent" : ""};
   ronda_cuda_device description = {};
   // If the device's identity is unknown, leaves these fields empty. Two such ranks on one host count as sharing a
@@ -395,6 +439,11 @@ absl::StatusOr<DeviceTransport> DeviceBackends::Connect(const Request& request) 
   Log(LogLevel::kInfo, request.rank,
       absl::StrCat("tensors on ", request.device->name(), " go over ", name,
                    wanted.empty() ? "" : ", as RONDA_DEVICE_BACKEND says", "; of ", ToString(ratings)));
+  if (request.rank == 0 && !facts.front().gradient_mb.empty() && name != kMemoryBackend) {
+    Log(LogLevel::kWarning, request.rank,
+        absl::StrCat("there is no memory for gradients (RONDA_GRADIENT_MEMORY_MB): tensors go over ", name,
+                     ", and not ", kMemoryBackend));
+  }
   return FindDeviceBackend(name)->connect(request, libraries_.nccl);
 }
 

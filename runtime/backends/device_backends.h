@@ -36,6 +36,7 @@ struct DeviceFacts {
   std::string windows;      // "symmetric" with RONDA_NCCL_WINDOWS, otherwise empty; rank 0's applies
   std::string events;       // ranks with the same value can read each other's flight recorders
   std::string memory_mb;    // RONDA_LANE_MEMORY_MB; empty: 0; rank 0's applies
+  std::string gradient_mb;  // RONDA_GRADIENT_MEMORY_MB; empty: 0; rank 0's applies
   std::string in_place;     // "adjacent" with RONDA_REDUCE_IN_PLACE, otherwise empty; rank 0's applies
 
   friend bool operator==(const DeviceFacts&, const DeviceFacts&) = default;
@@ -51,8 +52,9 @@ absl::StatusOr<DeviceFacts> DecodeDeviceFacts(absl::string_view text);
 struct NcclSettings {
   SumOrder order = SumOrder::kOfNccl;
   NcclWindows windows = NcclWindows::kNone;
-  bool reduces_in_place = false;  // adjacent tensors
-  int64_t lane_memory_mb = 0;     // MiB that each lane registers; 0: none
+  bool reduces_in_place = false;   // adjacent tensors
+  int64_t lane_memory_mb = 0;      // MiB that each lane registers; 0: none
+  int64_t gradient_memory_mb = 0;  // MiB that all ranks register for gradients; 0: none
 };
 
 // Returns the settings of the first rank in `facts`, which apply to all ranks in `facts`. Errors: those of

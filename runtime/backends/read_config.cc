@@ -21,7 +21,7 @@ namespace {
 
 constexpr int64_t kMaxLockAfter = 1000;
 constexpr int64_t kMaxTimelineMegabytes = 1 << 20;
-constexpr int64_t kMaxLaneMegabytes = 1 << 20;
+constexpr int64_t kMaxSharedMegabytes = 1 << 20;
 
 constexpr std::pair<absl::string_view, LogLevel> kLogLevels[] = {{"debug", LogLevel::kDebug},
                                                                  {"info", LogLevel::kInfo},
@@ -167,7 +167,9 @@ absl::Status ReadDevices(const EnvironmentVariables& variables, DeviceSettings* 
   RONDA_RETURN_IF_ERROR(ReadDeviceSwitch(variables, "RONDA_REPRODUCIBLE", &devices->reproducible));
   RONDA_RETURN_IF_ERROR(ReadDeviceSwitch(variables, "RONDA_NCCL_WINDOWS", &devices->nccl_windows));
   RONDA_RETURN_IF_ERROR(
-      variables.ReadInteger("RONDA_LANE_MEMORY_MB", {.min = 0, .max = kMaxLaneMegabytes}, &devices->lane_memory_mb));
+      variables.ReadInteger("RONDA_LANE_MEMORY_MB", {.min = 0, .max = kMaxSharedMegabytes}, &devices->lane_memory_mb));
+  RONDA_RETURN_IF_ERROR(variables.ReadInteger("RONDA_GRADIENT_MEMORY_MB", {.min = 0, .max = kMaxSharedMegabytes},
+                                              &devices->gradient_memory_mb));
   RONDA_RETURN_IF_ERROR(ReadDeviceSwitch(variables, "RONDA_REDUCE_IN_PLACE", &devices->reduce_in_place));
   RONDA_RETURN_IF_ERROR(ReadFailureGrace(variables, devices));
   return ReadBackend(variables, "RONDA_DEVICE_BACKEND", DeviceBackendNames(), &devices->backend);

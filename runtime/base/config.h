@@ -129,10 +129,11 @@ struct DeviceSettings {
   // If the job fails, streams that wait for its operations stay blocked, and the process exits after this time.
   // Infinite: the process does not exit. nullopt: the streams are not blocked, and continue.
   std::optional<absl::Duration> failure_grace = absl::Seconds(10);
-  bool reproducible = false;     // floating-point numbers are added in the order of the ranks. Rank 0's applies
-  bool nccl_windows = false;     // Ronda's buffers become symmetric windows of NCCL. Rank 0's applies
-  int64_t lane_memory_mb = 0;    // MiB that each lane registers with NCCL, for its tensors. Rank 0's applies
-  bool reduce_in_place = false;  // gradients that are adjacent on all ranks are not packed. Rank 0's applies
+  bool reproducible = false;       // floating-point numbers are added in the order of the ranks. Rank 0's applies
+  bool nccl_windows = false;       // Ronda's buffers become symmetric windows of NCCL. Rank 0's applies
+  int64_t lane_memory_mb = 0;      // MiB that each lane registers with NCCL, for its tensors. Rank 0's applies
+  bool reduce_in_place = false;    // gradients that are adjacent on all ranks are not packed. Rank 0's applies
+  int64_t gradient_memory_mb = 0;  // MiB that all ranks register with NCCL, for gradients. Rank 0's applies
 };
 
 // Settings for the timeline, which is a trace of the operations on tensors (docs/timeline.md).

@@ -34,6 +34,7 @@ inline constexpr absl::string_view kVariables[] = {
     "RONDA_EPOCH",
     "RONDA_FAILURE_GRACE",
     "RONDA_FUSION_THRESHOLD",
+    "RONDA_GRADIENT_MEMORY_MB",
     "RONDA_HEARTBEAT",
     "RONDA_HEARTBEAT_TIMEOUT",
     "RONDA_HOSTS_PLUGIN",

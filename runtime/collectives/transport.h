@@ -52,6 +52,16 @@ inline absl::Status Marked(StreamMarks* marks, StreamPhase phase, absl::Status s
   return status;
 }
 
+// Device memory that all ranks of a transport have registered together, so that the ranks' devices can use it directly.
+// It has the same size on all ranks. Each buffer of a direct call must be in this memory on all ranks or on none, and
+// must begin at the same distance from `data` on all ranks. Exceptions are the input of an allgather and the output of
+// a reducescatter, whose places may differ, and the parts of an exchange. What one rank sends from this memory, the
+// other rank must receive in this memory. This is not checked.
+struct DirectMemory {
+  std::shared_ptr<std::byte> data;  // remains valid after the end of the transport; the last owner frees it
+  size_t bytes = 0;
+};
+
 // A communicator for tensors in device memory, with additional functions for its owner.
 struct DeviceTransport {
   std::unique_ptr<Communicator> communicator;  // for buffers in Memory::kCuda
@@ -66,6 +76,14 @@ struct DeviceTransport {
   absl::Duration setup_deadline = absl::ZeroDuration();
   // Whether allreduces of adjacent tensors (ReduceCall::layout) work in the tensors' own memory.
   bool reduces_in_place = false;
+  // Allocates memory for tensors that are reduced in place. Other ranks need not call it. After an error the job goes
+  // on. nullptr: there is no such memory, on all ranks.
+  std::function<absl::StatusOr<DirectMemory>()> allocate_memory;
+  // Registers memory of allocate_memory() together with all ranks. From then on, adjacent tensors of all ranks must be
+  // in this memory, at the same distance from its beginning on all ranks. All other calls may have buffers in this
+  // memory, too, and treat them as other memory. All ranks must call it, before any call to the communicator. After an
+  // error the job fails.
+  std::function<absl::Status(const CallInfo& info, const DirectMemory& memory)> register_memory;
 };
 
 // Elements that a rank sends to or receives from another rank.
@@ -96,16 +114,6 @@ struct DirectCall {
   absl::Span<const DirectPart> receives = {};
 
   bool is_exchange() const { return !sends.empty(); }
-};
-
-// Device memory that all ranks of a transport have registered together, so that the ranks' devices can use it directly.
-// It has the same size on all ranks. Each buffer of a call must be in this memory on all ranks or on none, and must
-// begin at the same distance from `data` on all ranks. Exceptions are the input of an allgather and the output of a
-// reducescatter, whose places may differ, and the parts of an exchange. What one rank sends from this memory, the other
-// rank must receive in this memory. This is not checked.
-struct DirectMemory {
-  std::shared_ptr<std::byte> data;  // remains valid after the end of the transport; the last owner frees it
-  size_t bytes = 0;
 };
 
 // Does collectives between the devices of some ranks. All ranks whose devices take part must make the same calls in the
@@ -162,6 +170,7 @@ class DeviceSupport {
     const HostLevels* levels = nullptr;  // the levels of `host`; nullptr: it has none
     StreamMarks* marks = nullptr;        // of `stream`; must outlive the communicator; may be nullptr
     std::function<absl::Status()> job_failure;
+    std::function<void(const absl::Status&)> fail_job = nullptr;  // as in DirectRequest
   };
   virtual absl::StatusOr<DeviceTransport> Connect(const Request& request) = 0;
 

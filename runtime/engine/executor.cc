@@ -23,28 +23,32 @@ bool VotesWithData(const TensorRequest& request) {
                            .wire = request.wire});
 }
 
-// Returns a copy of `run` for use after a vote in which all ranks have approved the bucket.
-BucketRun Decided(const BucketRun& run) {
-  BucketRun decided = run;
-  decided.layout = run.info.ballot->layout;
-  decided.info.ballot = nullptr;
-  return decided;
-}
+// The memory of this rank's tensors in a bucket.
+struct Extent {
+  const std::byte* begin = nullptr;  // nullptr: they have no elements
+  size_t bytes = 0;
+};
 
-// Returns the layout of this rank's tensors in the bucket. Empty tensors may lie anywhere. NCCL needs aligned elements.
-BucketLayout MemoryLayoutOf(const BucketRun& run) {
-  const std::byte* end = nullptr;  // of the tensors so far
+// Returns the memory of adjacent tensors; nullopt if they are not adjacent. Empty tensors may lie anywhere. NCCL needs
+// aligned elements.
+std::optional<Extent> AdjacentExtentOf(const BucketRun& run) {
+  Extent whole;
   for (size_t i = 0; i < run.size(); ++i) {
     const size_t bytes = TensorBytes(run.request(i));
     if (bytes == 0) continue;
     const auto* const begin = static_cast<const std::byte*>(run.submission(i).input);
-    if (run.submission(i).output != begin || (end != nullptr && begin != end)) return BucketLayout::kAny;
-    if (end == nullptr && reinterpret_cast<uintptr_t>(begin) % SizeOf(run.request(i).dtype) != 0) {
-      return BucketLayout::kAny;
-    }
-    end = begin + bytes;
+    if (whole.begin == nullptr) whole.begin = begin;
+    const bool is_aligned = reinterpret_cast<uintptr_t>(begin) % SizeOf(run.request(i).dtype) == 0;
+    if (run.submission(i).output != begin || begin != whole.begin + whole.bytes || !is_aligned) return std::nullopt;
+    whole.bytes += bytes;
   }
-  return BucketLayout::kAdjacent;
+  return whole;
+}
+
+// Returns the offset of `extent` in the memory; nullopt if it is not entirely in the memory.
+std::optional<size_t> OffsetIn(const LaneMemory& memory, const Extent& extent) {
+  const std::optional<size_t> offset = memory.OffsetOf(extent.begin);
+  return offset.has_value() && extent.bytes <= memory.bytes() - *offset ? offset : std::nullopt;
 }
 
 // If a rank does not vote, the other ranks start to negotiate after the warning time, and the negotiation finds the
@@ -142,8 +146,27 @@ BucketRun Executor::MakeRun(const AgreedBucket& bucket, const Group& group) {
 BucketLayout Executor::OwnLayout(const BucketRun& run) const {
   const DeviceLane* const lane = parts_.devices->lane();
   const TensorRequest& kind = run.request(0);
-  const bool may_be_in_place = kind.memory == Memory::kCuda && kind.op == OpType::kAllreduce && run.size() > 1;
-  return may_be_in_place && lane != nullptr && lane->reduces_in_place() ? MemoryLayoutOf(run) : BucketLayout::kAny;
+  if (kind.memory != Memory::kCuda || kind.op != OpType::kAllreduce) return BucketLayout::kAny;
+  if (lane == nullptr) return BucketLayout::kAny;
+  const std::shared_ptr<LaneMemory> memory = parts_.devices->memory();
+  if (memory == nullptr && !(lane->reduces_in_place() && run.size() > 1)) return BucketLayout::kAny;
+  const std::optional<Extent> extent = AdjacentExtentOf(run);
+  if (!extent.has_value()) return BucketLayout::kAny;
+  if (memory == nullptr) return BucketLayout::kAdjacent;
+  const std::optional<size_t> offset = OffsetIn(*memory, *extent);
+  return offset.has_value() ? places_.LayoutAt(kind.name, *offset) : BucketLayout::kAny;
+}
+
+absl::StatusOr<BucketRun> Executor::Decided(const BucketRun& run) {
+  BucketRun decided = run;
+  decided.layout = run.info.ballot->layout;
+  decided.info.ballot = nullptr;
+  if (decided.layout != BucketLayout::kMoved) return decided;
+  // This rank's tensors are in the memory, or the layout would be kAny.
+  const size_t offset = *OffsetIn(*parts_.devices->memory(), *AdjacentExtentOf(run));
+  RONDA_ASSIGN_OR_RETURN(decided.layout,
+                         places_.Compare(*parts_.communicator, decided.info, run.request(0).name, offset));
+  return decided;
 }
 
 absl::Status Executor::CarryAndComplete(const BucketRun& run) {
@@ -167,7 +190,8 @@ absl::StatusOr<BucketOutcome> Executor::Carry(const BucketRun& run) {
     if (IsVetoed(run.info)) return BucketOutcome::kVetoed;
     // A barrier is complete after its vote, because the vote itself is a barrier.
     if (run.info.op == OpType::kBarrier) return BucketOutcome::kDone;
-    return Carry(Decided(run));
+    RONDA_ASSIGN_OR_RETURN(const BucketRun decided, Decided(run));
+    return Carry(decided);
   }
   if (run.request(0).memory != Memory::kHost) return CarryOnDevice(run);
   RONDA_RETURN_IF_ERROR(RunOn(host_, run));

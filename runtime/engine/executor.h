@@ -18,6 +18,7 @@
 #include "runtime/collectives/adasum.h"
 #include "runtime/collectives/communicator.h"
 #include "runtime/engine/data_plane.h"
+#include "runtime/engine/device/agreed_places.h"
 #include "runtime/engine/device/device_lane.h"
 #include "runtime/engine/handle.h"
 #include "runtime/engine/operations.h"
@@ -118,8 +119,10 @@ class Executor {
   // Finds this rank's submissions for the bucket, one per response.
   absl::Status FindEntries(const AgreedBucket& bucket);
   BucketRun MakeRun(const AgreedBucket& bucket, const Group& group);
-  // Returns kAdjacent if the device's lane can reduce the bucket in place, and this rank's tensors are adjacent.
+  // Returns this rank's vote on how the bucket lies in memory; kAny if the device's lane cannot reduce it in place.
   BucketLayout OwnLayout(const BucketRun& run) const;
+  // Returns the bucket as the vote has decided, which all ranks have approved.
+  absl::StatusOr<BucketRun> Decided(const BucketRun& run);
   absl::Status CarryAndComplete(const BucketRun& run);
   // Returns kFailed if a rank has no device for the bucket's tensors; the handles then contain the reason.
   absl::StatusOr<BucketOutcome> Carry(const BucketRun& run);
@@ -136,6 +139,7 @@ class Executor {
   HostPlane host_plane_;
   Lane host_;
   std::optional<Lane> device_;
+  AgreedPlaces places_;
   // Data of the current bucket. The vectors are members so that their memory is reused.
   std::vector<const TensorEntry*> entries_;
   std::vector<OperationResult> results_;

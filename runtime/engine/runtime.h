@@ -152,6 +152,10 @@ class Runtime {
 
   CallerLanes& lanes() { return lanes_; }
 
+  // Returns the memory that all ranks have registered together for gradients (RONDA_GRADIENT_MEMORY_MB). The first
+  // operation on a device creates it. nullptr: there is none, or not yet.
+  std::shared_ptr<LaneMemory> gradient_memory() const { return devices_.memory(); }
+
   // Returns this rank's GPU, or nullptr if this rank has not used a GPU yet.
   std::shared_ptr<const Device> device() const { return device_.chosen(); }
 
@@ -232,7 +236,7 @@ class Runtime {
   TensorQueue queue_;
   RankDevice device_;
   CallerLanes lanes_;
-  DeviceLanes devices_;  // belongs to the progress thread
+  DeviceLanes devices_;  // belongs to the progress thread, except memory()
   GuardedSteps steps_;
 
   std::thread background_thread_;

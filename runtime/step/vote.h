@@ -14,8 +14,10 @@
 namespace ronda {
 
 // How the tensors of a bucket lie in memory. kAdjacent: on every rank, the results replace the inputs, and the tensors
-// lie one after another in the order of the bucket, without gaps. kAny: not necessarily.
-enum class BucketLayout : uint8_t { kAny, kAdjacent };
+// lie one after another in the order of the bucket, without gaps. If the ranks have memory that they have registered
+// together, the tensors also lie in it, at the same offset on every rank. kMoved: they lie in this memory, but the
+// ranks have not compared all offsets yet. kAny: none of these.
+enum class BucketLayout : uint8_t { kAny, kMoved, kAdjacent };
 
 // A vote on whether a call is carried out. The vote travels before the call's data or with it. The call is carried out
 // if all ranks of the job approve. If a rank vetoes, no rank's output is written. The call then has no effect, except
@@ -32,20 +34,20 @@ struct Ballot {
   // `limits.warning`.
   absl::FunctionRef<void()> when_late;
   // The result of the vote, which is the same on every rank. After a veto no flag counts as submitted. The layout is
-  // kAdjacent if it is kAdjacent on every rank.
+  // the smallest of all ranks.
   enum class Result : uint8_t { kCarriedOut, kVetoed } result = Result::kCarriedOut;
   Flags flags = {};
   BucketLayout layout = BucketLayout::kAny;
 
   // The number of bits in a word: one bit for the veto, two bits for each flag (whether it is missing, and whether it
-  // is raised), and one bit for tensors that are not adjacent.
-  static constexpr int kWordBits = 1 + 2 * kFlagCount + 1;
+  // is raised), and one bit each for tensors that are not adjacent, and that have moved.
+  static constexpr int kWordBits = 1 + 2 * kFlagCount + 2;
 
   constexpr uint8_t word() const {
     if (own == Vote::kVeto) return kVetoBit;
-    return static_cast<uint8_t>((kAllFlags & ~own_flags.submitted) << kMissingShift |
-                                (own_flags.submitted & own_flags.raised) << kRaisedShift |
-                                (own_layout == BucketLayout::kAny ? kApartBit : 0));
+    return static_cast<uint8_t>(
+        (kAllFlags & ~own_flags.submitted) << kMissingShift | (own_flags.submitted & own_flags.raised) << kRaisedShift |
+        (own_layout == BucketLayout::kAny ? kApartBit : 0) | (own_layout == BucketLayout::kMoved ? kMovedBit : 0));
   }
 
   // Sets the result from the combined word of all ranks.
@@ -54,7 +56,9 @@ struct Ballot {
     flags = {};
     layout = BucketLayout::kAny;
     if (result == Result::kVetoed) return;
-    if ((words & kApartBit) == 0) layout = BucketLayout::kAdjacent;
+    if ((words & kApartBit) == 0) {
+      layout = (words & kMovedBit) == 0 ? BucketLayout::kAdjacent : BucketLayout::kMoved;
+    }
     flags.submitted = static_cast<uint8_t>(kAllFlags & ~(words >> kMissingShift));
     flags.raised = static_cast<uint8_t>(flags.submitted & words >> kRaisedShift);
   }
@@ -64,6 +68,7 @@ struct Ballot {
   static constexpr int kMissingShift = 1;
   static constexpr int kRaisedShift = kMissingShift + kFlagCount;
   static constexpr uint8_t kApartBit = 1 << (kRaisedShift + kFlagCount);
+  static constexpr uint8_t kMovedBit = kApartBit << 1;
   static constexpr uint8_t kAllFlags = (1 << kFlagCount) - 1;
   static_assert(kWordBits <= 8);
 };

@@ -357,6 +357,28 @@ TEST_F(LaneMemoryTest, BlockStaysValidAfterItsLaneAndItsJob) {
   }
 }
 
+TEST_F(LanesTest, GradientMemoryComesWithTheFirstOperation) {
+  setenv("RONDA_GRADIENT_MEMORY_MB", "1", 1);
+  ronda::run_threads(kRanks, [] {
+    const FakeGpuStream stream(ronda::rank());
+    const FakeGpuArray<float> array(stream, kCount);
+    void* block = &block;
+    EXPECT_EQ(ronda_gradient_allocate(1, stream.handle(), &block), RONDA_OK) << ronda_last_error();
+    EXPECT_EQ(block, nullptr);
+    ronda_allreduce_args args = RONDA_ALLREDUCE_ARGS_INIT;
+    SetTensor(args, &kCount, 1, stream);
+    args.input = args.output = array.data();
+    EXPECT_EQ(ronda_allreduce(&args), RONDA_OK) << ronda_last_error();
+    ASSERT_EQ(ronda_gradient_allocate(kCount * sizeof(float), stream.handle(), &block), RONDA_OK) << ronda_last_error();
+    EXPECT_EQ(ronda_gradient_allocate(1, stream.handle(), nullptr), RONDA_ERROR_INVALID_ARGUMENT);
+    void* large = nullptr;
+    EXPECT_EQ(ronda_gradient_allocate(std::size_t{1} << 20, stream.handle(), &large), RONDA_ERROR_OUT_OF_MEMORY);
+    EXPECT_THAT(ronda_last_error(), HasSubstr("ronda_gradient_allocate: no room"));
+    EXPECT_EQ(ronda_lane_free(block, stream.handle()), RONDA_OK) << ronda_last_error();
+  });
+  unsetenv("RONDA_GRADIENT_MEMORY_MB");
+}
+
 TEST_F(LaneMemoryTest, AllocatorForPyTorchUsesTheLaneOfItsProcessSet) {
   ronda::run_threads(kRanks, [] {
     const FakeGpuStream stream(ronda::rank());

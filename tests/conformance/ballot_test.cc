@@ -211,18 +211,32 @@ TEST_P(BallotConformanceTest, FlagsTravelWithBarriersToo) {
 TEST_P(BallotConformanceTest, TensorsAreAdjacentIfTheyAreOnAllRanks) {
   OnEveryRank([&](RankId rank, Transport& transport) {
     for (int apart = 0; apart <= size(); ++apart) {
-      for (const int vetoing : {size(), size() - 1}) {
+      for (int moved = 0; moved <= size(); ++moved) {
         const auto when_late = [] { ADD_FAILURE() << "nobody is late"; };
-        Ballot ballot = {.own = vetoing == rank ? Vote::kVeto : Vote::kApprove,
-                         .own_layout = apart == rank ? BucketLayout::kAny : BucketLayout::kAdjacent,
+        Ballot ballot = {.own_layout = apart == rank   ? BucketLayout::kAny
+                                       : moved == rank ? BucketLayout::kMoved
+                                                       : BucketLayout::kAdjacent,
                          .when_late = when_late};
         CallInfo info = Info("barrier");
         info.ballot = &ballot;
         ASSERT_EQ(transport.communicator->Barrier(info), absl::OkStatus());
-        const bool is_adjacent = apart == size() && vetoing == size();
-        EXPECT_EQ(ballot.layout, is_adjacent ? BucketLayout::kAdjacent : BucketLayout::kAny) << apart << " " << vetoing;
+        const BucketLayout without_apart = moved < size() ? BucketLayout::kMoved : BucketLayout::kAdjacent;
+        EXPECT_EQ(ballot.layout, apart < size() ? BucketLayout::kAny : without_apart) << apart << " " << moved;
       }
     }
+  });
+}
+
+TEST_P(BallotConformanceTest, TensorsOfAVetoedBucketAreNotAdjacent) {
+  OnEveryRank([&](RankId rank, Transport& transport) {
+    const auto when_late = [] { ADD_FAILURE() << "nobody is late"; };
+    Ballot ballot = {.own = rank == size() - 1 ? Vote::kVeto : Vote::kApprove,
+                     .own_layout = BucketLayout::kAdjacent,
+                     .when_late = when_late};
+    CallInfo info = Info("barrier");
+    info.ballot = &ballot;
+    ASSERT_EQ(transport.communicator->Barrier(info), absl::OkStatus());
+    EXPECT_EQ(ballot.layout, BucketLayout::kAny);
   });
 }
 

@@ -26,8 +26,11 @@ readonly steps=(
   "resnet       figures   90 over_nccl resnet"
   "packed       in-place  40 over_nccl in_place 0"
   "in-place     in-place  40 over_nccl in_place 1"
-  "windows-off  windows  110 over_nccl all_gpus 0"
-  "windows-on   windows  110 over_nccl all_gpus 1"
+  "windows-off  windows  110 over_nccl all_gpus RONDA_NCCL_WINDOWS=0"
+  "windows-on   windows  110 over_nccl all_gpus RONDA_NCCL_WINDOWS=1"
+  "outside      gradients 110 over_nccl all_gpus RONDA_GRADIENT_MEMORY_MB=0"
+  "inside       gradients 110 over_nccl all_gpus RONDA_GRADIENT_MEMORY_MB=512"
+  "inside-kept  gradients-kept 110 over_nccl all_gpus RONDA_GRADIENT_MEMORY_MB=512 --keep-gradients"
   "lane-memory  memory   150 over_nccl lane_memory"
   "memcheck     checks    30 sanitized memcheck"
   "racecheck    checks    60 sanitized racecheck"
@@ -116,9 +119,9 @@ in_place() {  # in_place SWITCH
   fi
 }
 
-# Steps of ResNet-50 on all GPUs of the machine, a rank each, without or with windows of NCCL. Ranks that share a GPU
-# are on several hosts for NCCL, where it has no windows.
-all_gpus() {  # all_gpus WINDOWS
+# Steps of ResNet-50 on all GPUs of the machine, a rank each, with a setting that concerns windows of NCCL. Ranks that
+# share a GPU are on several hosts for NCCL, where it has no windows.
+all_gpus() {  # all_gpus VARIABLE=VALUE [OPTION...]
   local gpus
   gpus=$(nvidia-smi --list-gpus | wc -l)
   if [[ $gpus -lt 2 ]]; then
@@ -126,7 +129,7 @@ all_gpus() {  # all_gpus WINDOWS
     return 0
   fi
   for_python
-  RONDA_DEVICE_BACKEND=nccl RONDA_NCCL_WINDOWS=$1 "$launcher" -np "$gpus" python3 bench/python/gpu_step.py
+  env RONDA_DEVICE_BACKEND=nccl "$1" "$launcher" -np "$gpus" python3 bench/python/gpu_step.py "${@:2}"
 }
 
 # Steps of FSDP2 on all GPUs of the machine, a rank each, in plain memory and in the memory of a lane. NCCL's log

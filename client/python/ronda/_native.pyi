@@ -334,6 +334,13 @@ def lane_memory(process_set: int, /) -> int:
 def lane_allocator(process_set: int, /) -> tuple[int, int]:
     """The addresses of the functions of ronda_lane_allocator()."""
 
+def gradient_allocate(bytes: int, stream: int, /) -> int:
+    """The address of a block in the memory for gradients, or 0 if there is no such memory; see
+    ronda_gradient_allocate()."""
+
+def lane_free(block: int, stream: int, /) -> None:
+    """Frees a block of gradient_allocate(); see ronda_lane_free()."""
+
 def last_error() -> str:
     """The text of the last error of this thread; see ronda_last_error()."""
 

@@ -24,6 +24,16 @@ static const Field kReduceFields[] = {FIELD(LaneArguments, kSet, process_set), F
                                       FIELD(LaneArguments, kInt, op), FIELD(LaneArguments, kReal, factor)};
 static const Field kRefuseFields[] = {FIELD(LaneArguments, kSet, process_set), FIELD(LaneArguments, kText, message)};
 
+/* A block of the memory that all ranks have registered together. */
+typedef struct BlockArguments {
+  size_t bytes;
+  void* block;
+  void* stream;
+} BlockArguments;
+
+static const Field kAllocateFields[] = {FIELD(BlockArguments, kSize, bytes), FIELD(BlockArguments, kAddress, stream)};
+static const Field kFreeFields[] = {FIELD(BlockArguments, kAddress, block), FIELD(BlockArguments, kAddress, stream)};
+
 typedef struct ExchangeArguments {
   ronda_lane_exchange_args args;
   int op;
@@ -124,6 +134,22 @@ static PyObject* LaneMemory(PyObject* module, PyObject* const* values, Py_ssize_
   return status == RONDA_OK ? PyLong_FromSize_t(bytes) : NoneOrRaise(status);
 }
 
+static PyObject* GradientAllocate(PyObject* module, PyObject* const* values, Py_ssize_t count) {
+  static const Signature kSignature = SIGNATURE("gradient_allocate", kAllocateFields, 2);
+  BlockArguments arguments = {0};
+  if (Read(&kSignature, values, count, &arguments, NULL) != 0) return NULL;
+  void* block = NULL;
+  const ronda_status status = ronda_gradient_allocate(arguments.bytes, arguments.stream, &block);
+  return status == RONDA_OK ? PyLong_FromVoidPtr(block) : NoneOrRaise(status);
+}
+
+static PyObject* LaneFree(PyObject* module, PyObject* const* values, Py_ssize_t count) {
+  static const Signature kSignature = SIGNATURE("lane_free", kFreeFields, 2);
+  BlockArguments arguments = {0};
+  if (Read(&kSignature, values, count, &arguments, NULL) != 0) return NULL;
+  return NoneOrRaise(ronda_lane_free(arguments.block, arguments.stream));
+}
+
 static PyObject* LaneAllocator(PyObject* module, PyObject* const* values, Py_ssize_t count) {
   static const Signature kSignature = {"lane_allocator", kOpenFields, 1, 1};
   LaneArguments arguments = {0};
@@ -192,5 +218,6 @@ PyMethodDef lane_methods[] = {
     FAST("lane_retire", LaneRetire), FAST("lane_reduces", LaneReduces),
     FAST("lane_refuse", LaneRefuse), FAST("lane_exchange_async", LaneExchange),
     FAST("lane_memory", LaneMemory), FAST("lane_allocator", LaneAllocator),
-    FAST("last_error", LastError),   {NULL, NULL, 0, NULL},
+    FAST("last_error", LastError),   FAST("gradient_allocate", GradientAllocate),
+    FAST("lane_free", LaneFree),     {NULL, NULL, 0, NULL},
 };

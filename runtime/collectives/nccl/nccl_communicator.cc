@@ -6,15 +6,19 @@
 #include <numeric>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "runtime/base/clock.h"
 #include "runtime/base/logging.h"
 #include "runtime/base/status_macros.h"
+#include "runtime/collectives/nccl/nccl_memory.h"
 
 namespace ronda {
 namespace {
 
 constexpr absl::Duration kPollInterval = absl::Microseconds(100);
+
+constexpr char kMemorySetting[] = "RONDA_GRADIENT_MEMORY_MB";
 
 size_t Sum(absl::Span<const size_t> bytes) { return std::accumulate(bytes.begin(), bytes.end(), size_t{0}); }
 
@@ -41,12 +45,14 @@ NcclCommunicator::NcclCommunicator(Options options)
                .device = options_.device,
                .library = options_.library,
                .windows = options_.windows,
+               .memory_setting = kMemorySetting,
                .share =
                    [host = options_.host](const CallInfo& info, void* data, size_t bytes) {
                      return host->Broadcast({.info = info, .data = data, .bytes = bytes, .root = 0});
                    },
                .init_deadline = options_.init_deadline,
-               .job_failure = options_.job_failure}) {}
+               .job_failure = options_.job_failure,
+               .fail_job = options_.fail_job}) {}
 
 NcclCommunicator::~NcclCommunicator() {
   // The stream and NCCL must stop using the memory before the data members' destructors free it.
@@ -71,6 +77,22 @@ absl::Status NcclCommunicator::AwaitStream() {
     }
     absl::SleepFor(kPollInterval);
   }
+}
+
+absl::Status NcclCommunicator::CanMakeMemory() const {
+  if (HasNcclMemory(options_.library->functions)) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      absl::StrCat(kMemorySetting, " needs NCCL 2.19 or later, and this is ", options_.library->version));
+}
+
+absl::Status NcclCommunicator::RegisterMemory(const CallInfo& info, DirectMemory memory) {
+  const CallInfo of_all = {.label = info.label, .op = info.op, .limits = info.limits};
+  RONDA_ASSIGN_OR_RETURN(Entry* const entry,
+                         groups_.For(of_all, Members(of_all, options_.rank, options_.size), NcclUse::kMemory));
+  memory_ = std::move(memory);
+  RONDA_RETURN_IF_ERROR(groups_.RegisterInTime(entry, memory_.data.get(), memory_.bytes, info.limits));
+  reduce_->UseForAdjacent(entry);
+  return absl::OkStatus();
 }
 
 template <typename Collective>

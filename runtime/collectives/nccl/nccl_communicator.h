@@ -51,7 +51,8 @@ class NcclCommunicator : public Communicator {
     NcclWindows windows = NcclWindows::kNone;      // the same on all ranks
     size_t chunk_bytes = NcclReduce::kChunkBytes;  // the same on all ranks
     absl::Duration init_deadline = absl::Minutes(1);
-    std::function<absl::Status()> job_failure;  // the job's first failure; called during waits
+    std::function<absl::Status()> job_failure;                    // the job's first failure; called during waits
+    std::function<void(const absl::Status&)> fail_job = nullptr;  // needed for MakeMemory
   };
 
   // Errors: device errors; RESOURCE_EXHAUSTED.
@@ -68,6 +69,14 @@ class NcclCommunicator : public Communicator {
   absl::Status Alltoall(const AlltoallCall& call) override;
   absl::Status Barrier(const CallInfo& info) override;
   void Tune(const Tuning&) override {}  // NCCL chooses its own chunks
+
+  // Returns OK, or the reason why the ranks can have no memory. The result is the same on all ranks.
+  absl::Status CanMakeMemory() const;
+  // See DeviceTransport::allocate_memory. REQUIRES: CanMakeMemory() is OK.
+  absl::StatusOr<DirectMemory> AllocateMemory(size_t bytes) { return groups_.AllocateMemory(bytes); }
+  // See DeviceTransport::register_memory. Adjacent tensors of all ranks are reduced by communicators of their own, so
+  // NCCL finds the memory in no other call. REQUIRES: there are at least two ranks.
+  absl::Status RegisterMemory(const CallInfo& info, DirectMemory memory);
 
   // Returns the first error that NCCL has reported on any of its communicators (ncclCommGetAsyncError), or OK.
   absl::Status failure() const { return groups_.failure(); }
@@ -106,6 +115,7 @@ class NcclCommunicator : public Communicator {
   absl::Status AwaitStream();
 
   const Options options_;
+  DirectMemory memory_;  // freed after the communicators have ended
   NcclGroups groups_;
   std::unique_ptr<NcclReduce> reduce_;
   std::vector<Piece> pieces_;  // kept to reuse its memory

@@ -75,8 +75,7 @@ NcclDirect::NcclDirect(const DeviceSupport::DirectRequest& request, const std::s
                .job_ranks = request.members,
                .device = request.device,
                .library = library,
-               .windows = memory_.ok() ? NcclWindows::kSymmetric : NcclWindows::kNone,
-               .without_windows = "RONDA_LANE_MEMORY_MB=0",
+               .memory_setting = "RONDA_LANE_MEMORY_MB",
                .copy_engines = EnginesFor(request, memory_),
                .share = request.share,
                .init_deadline = kInitDeadline,
@@ -88,7 +87,7 @@ absl::StatusOr<std::unique_ptr<NcclDirect>> NcclDirect::Connect(const DeviceSupp
                                                                 const Settings& settings) {
   std::unique_ptr<NcclDirect> direct(
       new NcclDirect(request, library, settings.order, PlanMemory(*library, settings, request.members.front())));
-  if (const absl::Status status = direct->Prepare(request, library); !status.ok()) {
+  if (const absl::Status status = direct->Prepare(request); !status.ok()) {
     request.fail_job(status);  // first, because the abort gives the other ranks errors of NCCL
     direct->Abort();           // the other ranks do not end their communicators yet
     return status;
@@ -99,20 +98,12 @@ absl::StatusOr<std::unique_ptr<NcclDirect>> NcclDirect::Connect(const DeviceSupp
   return direct;
 }
 
-absl::Status NcclDirect::Prepare(const DeviceSupport::DirectRequest& request,
-                                 const std::shared_ptr<const NcclLibrary>& library) {
-  RONDA_ASSIGN_OR_RETURN(entry_, groups_.For(request.info, Members(request.info, self_, size_)));
-  return memory_.ok() ? MakeMemory(request, library) : absl::OkStatus();
-}
-
-absl::Status NcclDirect::MakeMemory(const DeviceSupport::DirectRequest& request,
-                                    const std::shared_ptr<const NcclLibrary>& library) {
-  const std::string purpose = absl::StrCat("a lane (RONDA_LANE_MEMORY_MB on rank ", request.members.front(), ")");
-  RONDA_ASSIGN_OR_RETURN(std::byte* const data,
-                         AllocateNcclMemory(*device_, library->functions, memory_->bytes, purpose));
-  memory_->data = std::shared_ptr<std::byte>(
-      data, [device = device_, library](std::byte* memory) { FreeNcclMemory(*device, library->functions, memory); });
-  return groups_.RegisterInTime(entry_, data, memory_->bytes, request.info.limits);
+absl::Status NcclDirect::Prepare(const DeviceSupport::DirectRequest& request) {
+  const NcclUse use = memory_.ok() ? NcclUse::kMemory : NcclUse::kBuffers;
+  RONDA_ASSIGN_OR_RETURN(entry_, groups_.For(request.info, Members(request.info, self_, size_), use));
+  if (!memory_.ok()) return absl::OkStatus();
+  RONDA_ASSIGN_OR_RETURN(*memory_, groups_.AllocateMemory(memory_->bytes));
+  return groups_.RegisterInTime(entry_, memory_->data.get(), memory_->bytes, request.info.limits);
 }
 
 bool NcclDirect::Reduces(DType dtype, ReduceOp reduction, const kernels::Scale& scale) const {

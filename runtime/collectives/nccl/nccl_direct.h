@@ -36,8 +36,7 @@ class NcclDirect : public DirectTransport {
   static constexpr absl::Duration kInitDeadline = absl::Minutes(1);
 
   // Connects the ranks. After an error the job fails. REQUIRES: there are at least two ranks.
-  // Errors: the errors of NcclGroups::For and NcclGroups::RegisterInTime; RESOURCE_EXHAUSTED if this rank has no room
-  // for the memory.
+  // Errors: the errors of NcclGroups::For, AllocateMemory and RegisterInTime.
   static absl::StatusOr<std::unique_ptr<NcclDirect>> Connect(const DeviceSupport::DirectRequest& request,
                                                              std::shared_ptr<const NcclLibrary> library,
                                                              const Settings& settings);
@@ -57,10 +56,7 @@ class NcclDirect : public DirectTransport {
              SumOrder order, absl::StatusOr<DirectMemory> memory);
 
   // Makes the communicators and the memory. Errors: as Connect.
-  absl::Status Prepare(const DeviceSupport::DirectRequest& request, const std::shared_ptr<const NcclLibrary>& library);
-  // Allocates the memory, and registers it together with the other ranks. Errors: as Connect.
-  absl::Status MakeMemory(const DeviceSupport::DirectRequest& request,
-                          const std::shared_ptr<const NcclLibrary>& library);
+  absl::Status Prepare(const DeviceSupport::DirectRequest& request);
   StreamHandle StreamOf(const DirectCall& call) const { return call.stream == nullptr ? stream_ : call.stream; }
   NcclResult Enqueue(const DirectCall& call, const NcclFunctions& nccl, NcclHandle handle) const;
   NcclResult Reduce(const DirectCall& call, const NcclFunctions& nccl, NcclHandle handle) const;

@@ -74,7 +74,10 @@ class NcclGroups::Child {
 class NcclGroups::Entry {
  public:
   // `names` are the members' numbers in the job, for messages.
-  Entry(std::vector<RankId> ranks, std::vector<RankId> names) : ranks_(std::move(ranks)), names_(std::move(names)) {}
+  Entry(NcclUse its_use, std::vector<RankId> ranks, std::vector<RankId> names)
+      : use(its_use), ranks_(std::move(ranks)), names_(std::move(names)) {}
+
+  const NcclUse use;
 
   // Returns a text such as "ranks 0, 2 and 3".
   std::string Name() const;

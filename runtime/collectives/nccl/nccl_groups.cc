@@ -40,14 +40,14 @@ void NcclGroups::End() {
   AbortAll();
 }
 
-absl::StatusOr<NcclGroups::Entry*> NcclGroups::For(const CallInfo& info, const Members& members) {
+absl::StatusOr<NcclGroups::Entry*> NcclGroups::For(const CallInfo& info, const Members& members, NcclUse use) {
   if (members.size() == 1) return nullptr;
   Entry* entry = nullptr;
   {
     const MutexLock lock(&mu_);
     if (!failure_.ok()) return failure_;
     for (const std::unique_ptr<Entry>& known : entries_) {
-      if (known->IsOf(members)) return members.IncludeSelf() ? known.get() : nullptr;
+      if (known->use == use && known->IsOf(members)) return members.IncludeSelf() ? known.get() : nullptr;
     }
     std::vector<RankId> ranks;
     std::vector<RankId> names;
@@ -55,7 +55,7 @@ absl::StatusOr<NcclGroups::Entry*> NcclGroups::For(const CallInfo& info, const M
       ranks.push_back(members[i]);
       names.push_back(JobRank(members[i]));
     }
-    entry = entries_.emplace_back(std::make_unique<Entry>(std::move(ranks), std::move(names))).get();
+    entry = entries_.emplace_back(std::make_unique<Entry>(use, std::move(ranks), std::move(names))).get();
   }
   RONDA_ASSIGN_OR_RETURN(const NcclUniqueId id, AgreeOnId(info, members, *entry));
   if (!members.IncludeSelf()) return nullptr;
@@ -74,7 +74,7 @@ absl::Status NcclGroups::Split(const CallInfo& info, const Members& members, Ent
   if (nccl_.CommSplit == nullptr) return absl::OkStatus();
   constexpr int kColor = 0;
   NcclConfig config = {.blocking = 1};
-  if (options_.copy_engines == NcclCopyEngines::kUsed && UsesWindows()) {
+  if (options_.copy_engines == NcclCopyEngines::kUsed && UsesWindows(entry->use)) {
     config.version = 22800;
     config.cta_policy = kNcclCopyEngines;
   }

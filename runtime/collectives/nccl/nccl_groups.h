@@ -23,6 +23,7 @@
 #include "runtime/base/types.h"
 #include "runtime/collectives/communicator.h"
 #include "runtime/collectives/nccl/nccl_library.h"
+#include "runtime/collectives/transport.h"
 #include "runtime/cuda/device.h"
 
 namespace ronda {
@@ -36,7 +37,12 @@ enum class NcclCopyEngines : uint8_t { kUnused, kUsed };
 // ranks. NCCL has special kernels for such memory, which use fewer multiprocessors, and add 16-bit numbers in float32.
 enum class NcclWindows : uint8_t { kNone, kSymmetric };
 
-// Owns one rank's NCCL communicators. Each group of ranks gets an Entry when it first has data to send.
+// What communicators are for. kBuffers: calls on Ronda's buffers, and on memory that is not registered. kMemory: only
+// calls on memory that the program uses and all ranks have registered together, as windows if the library has them.
+// NCCL takes this memory for other memory in the calls of other communicators.
+enum class NcclUse : uint8_t { kBuffers, kMemory };
+
+// Owns one rank's NCCL communicators. Each group of ranks gets an Entry for each use when it first has data to send.
 //
 // A group has two communicators, the *parent* and its *child*. The parent's calls return at once, because NCCL starts a
 // thread for each of them. This class waits for that thread, with a warning and a deadline. So no call to the parent
@@ -59,8 +65,8 @@ class NcclGroups {
     std::vector<RankId> job_ranks;  // as in NcclCommunicator
     std::shared_ptr<Device> device;
     std::shared_ptr<const NcclLibrary> library;
-    NcclWindows windows = NcclWindows::kNone;                 // the same on all ranks
-    std::string without_windows = "RONDA_NCCL_WINDOWS=0";     // the first rank's setting that needs no windows
+    NcclWindows windows = NcclWindows::kNone;                 // of Use::kBuffers; the same on all ranks
+    std::string memory_setting;                               // the first rank's, which wants memory for Use::kMemory
     NcclCopyEngines copy_engines = NcclCopyEngines::kUnused;  // the same on all ranks
     // Sends `bytes` bytes from the first member of the call's group to the other members. All `size` ranks must call
     // it.
@@ -91,10 +97,10 @@ class NcclGroups {
   // REQUIRES: the streams have finished, or Abort() has been called.
   void End();
 
-  // Returns the communicators of these members, or nullptr if this rank is not a member or the only one. All ranks of
-  // the job must make this call at the same point in the sequence of calls. Errors: DEADLINE_EXCEEDED, UNAVAILABLE, the
-  // job's failure. The errors name the ranks and contain NCCL's text.
-  absl::StatusOr<Entry*> For(const CallInfo& info, const Members& members);
+  // Returns the communicators of these members for this use, or nullptr if this rank is not a member or the only one.
+  // All ranks of the job must make this call at the same point in the sequence of calls. Errors: DEADLINE_EXCEEDED,
+  // UNAVAILABLE, the job's failure. The errors name the ranks and contain NCCL's text.
+  absl::StatusOr<Entry*> For(const CallInfo& info, const Members& members, NcclUse use = NcclUse::kBuffers);
 
   // Runs `enqueue`, which calls NCCL functions, as one NCCL group. Returns when all of the group's work is enqueued on
   // its stream. NCCL may wait for the other members if it has to connect them first; Abort() on another thread ends
@@ -107,8 +113,8 @@ class NcclGroups {
   // The memory must stay allocated until the communicators have ended. Errors: NCCL's errors, after which the job
   // fails.
   //
-  // If UsesWindows(), the first call for a piece of memory is collective, and waits for the other members. The memory
-  // must come from NCCL's allocator, and have the same size on all members.
+  // If the entry's use has windows, the first call for a piece of memory is collective, and waits for the other
+  // members. The memory must come from NCCL's allocator, and have the same size on all members.
   absl::Status Register(Entry* entry, void* memory, size_t bytes);
 
   // As Register, but ends the wait for the other members itself: when the job has failed, or after the time that
@@ -116,10 +122,15 @@ class NcclGroups {
   // DEADLINE_EXCEEDED, the job's failure. After an error all later calls fail.
   absl::Status RegisterInTime(Entry* entry, void* memory, size_t bytes, const WaitLimits& limits);
 
-  // Returns whether registered memory becomes a symmetric window: if the options say so and the library has windows.
-  bool UsesWindows() const {
-    return options_.windows == NcclWindows::kSymmetric && nccl_.CommWindowRegister != nullptr &&
-           nccl_.CommWindowDeregister != nullptr;
+  // Allocates memory, which RegisterInTime() may register for kMemory. Errors: RESOURCE_EXHAUSTED if this rank has no
+  // room for it; the device's errors.
+  absl::StatusOr<DirectMemory> AllocateMemory(size_t bytes);
+
+  // Returns whether memory registered for this use becomes a symmetric window: if the options do not exclude it, and
+  // the library has windows.
+  bool UsesWindows(NcclUse use) const {
+    return (use == NcclUse::kMemory || options_.windows == NcclWindows::kSymmetric) &&
+           nccl_.CommWindowRegister != nullptr && nccl_.CommWindowDeregister != nullptr;
   }
 
   // Returns the first failure of NCCL or of this class, or OK.

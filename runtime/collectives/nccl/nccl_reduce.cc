@@ -108,7 +108,11 @@ absl::Status NcclReduce::Run(const ReduceCall& call, const Members& members, Ent
   const std::optional<NcclRedOp> op = kernels::AddsWide(call.op, layout.dtype, call.postscale)
                                           ? std::nullopt
                                           : NcclOpOf(layout, call.op, options_.order);
-  if (op.has_value() && IsPlain(layout, call, members.size())) return RunPlain(call, *op, members, entry);
+  if (op.has_value() && IsPlain(layout, call, members.size())) {
+    const bool is_of_all = call.info.group == nullptr;
+    const bool has_own = is_of_all && call.layout == BucketLayout::kAdjacent && for_adjacent_ != nullptr;
+    return RunPlain(call, *op, members, has_own ? for_adjacent_ : entry);
+  }
   Plan(call, members);
   // Ronda's own reductions apply `prescale` before the sum, and `postscale` after it.
   const WireFactors factors =

@@ -66,6 +66,9 @@ class NcclReduce {
   // Returns whether the members have data to exchange.
   static bool IsNeeded(const ReduceCall& call);
 
+  // From now on, reduces adjacent tensors (ReduceCall::layout) by these communicators of all ranks.
+  void UseForAdjacent(Entry* entry) { for_adjacent_ = entry; }
+
   // REQUIRES: IsNeeded(call), and this rank is a member.
   absl::Status Run(const ReduceCall& call, const Members& members, Entry* entry);
 
@@ -145,6 +148,7 @@ class NcclReduce {
   const Options options_;
   const std::unique_ptr<DeviceStream> kernel_stream_;  // for calls with several chunks
   const std::unique_ptr<DeviceEvent> joint_;
+  Entry* for_adjacent_ = nullptr;  // nullptr: those of the call
   Slot slots_[2];
   PlanCache known_;
   WirePlan own_plan_;  // for calls whose plans are not cached

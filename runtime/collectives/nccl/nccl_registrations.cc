@@ -17,6 +17,7 @@
 #include "runtime/base/status_macros.h"
 #include "runtime/collectives/nccl/nccl_entry.h"
 #include "runtime/collectives/nccl/nccl_groups.h"
+#include "runtime/collectives/nccl/nccl_memory.h"
 
 namespace ronda {
 namespace {
@@ -62,7 +63,7 @@ absl::Status NcclGroups::Register(Entry* entry, void* memory, size_t bytes) {
     const auto is_same = [&](const Entry::Registration& known) { return known.memory == memory; };
     if (std::ranges::any_of(entry->registrations, is_same)) return failure_;
   }
-  return UsesWindows() ? RegisterWindow(entry, memory, bytes) : RegisterLocally(entry, memory, bytes);
+  return UsesWindows(entry->use) ? RegisterWindow(entry, memory, bytes) : RegisterLocally(entry, memory, bytes);
 }
 
 absl::Status NcclGroups::RegisterInTime(Entry* entry, void* memory, size_t bytes, const WaitLimits& limits) {
@@ -77,6 +78,15 @@ absl::Status NcclGroups::RegisterInTime(Entry* entry, void* memory, size_t bytes
               [&] { WatchRegistration(*entry, wait, is_over); }})
       .Run();
   return status;
+}
+
+absl::StatusOr<DirectMemory> NcclGroups::AllocateMemory(size_t bytes) {
+  const std::string purpose = absl::StrCat("tensors (", options_.memory_setting, " on rank ", JobRank(0), ")");
+  RONDA_ASSIGN_OR_RETURN(std::byte* const data, AllocateNcclMemory(*options_.device, nccl_, bytes, purpose));
+  const auto free = [device = options_.device, library = options_.library](std::byte* its) {
+    FreeNcclMemory(*device, library->functions, its);
+  };
+  return DirectMemory{.data = std::shared_ptr<std::byte>(data, free), .bytes = bytes};
 }
 
 void NcclGroups::WatchRegistration(const Entry& entry, const Wait& wait, const std::atomic<bool>& is_over) {
@@ -121,8 +131,10 @@ absl::Status NcclGroups::RegisterLocally(Entry* entry, void* memory, size_t byte
 // is then not registered at all.
 absl::Status NcclGroups::RegisterWindow(Entry* entry, void* memory, size_t bytes) {
   void* window = nullptr;
-  const std::string doing = absl::StrCat("registering memory as a window (", options_.without_windows, " on rank ",
-                                         JobRank(0), " does without)");
+  const absl::string_view setting =
+      entry->use == NcclUse::kMemory ? absl::string_view(options_.memory_setting) : "RONDA_NCCL_WINDOWS";
+  const std::string doing =
+      absl::StrCat("registering memory as a window (", setting, "=0 on rank ", JobRank(0), " does without)");
   const Wait wait = {.doing = doing};
   RONDA_RETURN_IF_ERROR(CallChild(entry, wait, [&](NcclHandle handle) {
     return nccl_.CommWindowRegister(handle, memory, bytes, &window, kNcclSymmetricWindow);

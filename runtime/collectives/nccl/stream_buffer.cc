@@ -29,7 +29,7 @@ absl::StatusOr<std::byte*> StreamBuffer::Get(size_t bytes) {
 
 absl::StatusOr<std::byte*> StreamBuffer::GetFor(NcclGroups::Entry* entry, size_t bytes) {
   if (entry == nullptr) return Get(bytes);
-  const bool is_window = options_.groups->UsesWindows();
+  const bool is_window = options_.groups->UsesWindows(NcclUse::kBuffers);
   Block& block = is_window ? windows_[entry] : block_;
   RONDA_RETURN_IF_ERROR(Grow(block, bytes, is_window ? Growth::kAsPlanned : Growth::kIfPossible));
   RONDA_RETURN_IF_ERROR(options_.groups->Register(entry, block.data, block.size));

@@ -128,7 +128,10 @@ absl::StatusOr<std::shared_ptr<LaneMemory>> MakeMemory(const CallerLaneOpening& 
                                                        const DirectTransport& transport) {
   RONDA_ASSIGN_OR_RETURN(DirectMemory memory, transport.memory());
   return std::make_shared<LaneMemory>(
-      LaneMemory::Options{.process_set = opening.process_set, .device = device, .memory = std::move(memory)});
+      LaneMemory::Options{.owner = absl::StrCat("lane ", opening.process_set),
+                          .setting = "RONDA_LANE_MEMORY_MB on the first rank of its process set",
+                          .device = device,
+                          .memory = std::move(memory)});
 }
 
 // Connects the members through a transport, and returns the lane. REQUIRES: all members have a device. `facts` are the

@@ -12,6 +12,7 @@
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "runtime/base/clock.h"
+#include "runtime/base/logging.h"
 #include "runtime/base/status_macros.h"
 #include "runtime/collectives/transport.h"
 #include "runtime/engine/device/stream_timer.h"
@@ -42,14 +43,20 @@ struct Agreement {
   std::vector<std::string> facts;  // by rank
 };
 
-// Tells all ranks of the job whether this rank can take part (`own`), and the `facts` of this rank. Texts that are too
-// long are cut off. A collective operation over `host`, so all ranks must make this call.
+// A rank's answer: a status, and what a status that is not OK means.
+struct OwnAnswer {
+  absl::Status status;
+  absl::string_view refusal = "cannot take part with tensors in the memory of GPUs";
+};
+
+// Tells all ranks of the job this rank's answer, and the `facts` of this rank. Texts that are too long are cut off. A
+// collective operation over `host`, so all ranks must make this call.
 // Errors: the communicator's errors.
-absl::StatusOr<Agreement> AgreeWithAll(Communicator& host, const CallInfo& info, const absl::Status& own,
+absl::StatusOr<Agreement> AgreeWithAll(Communicator& host, const CallInfo& info, const OwnAnswer& own,
                                        const std::string& facts) {
   Statement statement;
-  statement.can = own.ok() ? 1 : 0;
-  Fill(own.message(), statement.reason);
+  statement.can = own.status.ok() ? 1 : 0;
+  Fill(own.status.message(), statement.reason);
   Fill(facts, statement.facts);
   std::vector<Statement> all(static_cast<size_t>(host.size()));
   const std::vector<size_t> bytes_per_rank(all.size(), sizeof(Statement));
@@ -61,8 +68,8 @@ absl::StatusOr<Agreement> AgreeWithAll(Communicator& host, const CallInfo& info,
   for (size_t rank = 0; rank < all.size(); ++rank) {
     agreement.facts.push_back(TextOf(all[rank].facts));
     if (all[rank].can != 0 || !agreement.refusal.ok()) continue;
-    agreement.refusal = absl::FailedPreconditionError(absl::StrCat(
-        "rank ", rank, " cannot take part with tensors in the memory of GPUs: ", TextOf(all[rank].reason)));
+    agreement.refusal =
+        absl::FailedPreconditionError(absl::StrCat("rank ", rank, " ", own.refusal, ": ", TextOf(all[rank].reason)));
   }
   return agreement;
 }
@@ -235,15 +242,45 @@ absl::Status DeviceLane::DeliverOverflow(const uint8_t* flags, absl::Span<Operat
   return absl::OkStatus();
 }
 
+absl::StatusOr<std::shared_ptr<LaneMemory>> DeviceLane::RegisterMemory(const CallInfo& info, DirectMemory memory) {
+  RONDA_RETURN_IF_ERROR(transport_.register_memory(info, memory));
+  return std::make_shared<LaneMemory>(LaneMemory::Options{.owner = "the job",
+                                                          .setting = "RONDA_GRADIENT_MEMORY_MB on rank 0",
+                                                          .device = device_,
+                                                          .memory = std::move(memory)});
+}
+
 absl::StatusOr<DeviceLanes::Opening> DeviceLanes::Open(const CallInfo& info) {
   absl::StatusOr<Resources> own = Prepare();
   const std::string own_facts = own.ok() ? own->facts : std::string();
-  RONDA_ASSIGN_OR_RETURN(Agreement prepared, AgreeWithAll(*options_.host, info, own.status(), own_facts));
+  RONDA_ASSIGN_OR_RETURN(Agreement prepared, AgreeWithAll(*options_.host, info, {own.status()}, own_facts));
   if (!prepared.refusal.ok()) return Opening{.refusal = prepared.refusal};
   absl::StatusOr<std::unique_ptr<DeviceLane>> lane = Connect(*std::move(own), std::move(prepared.facts));
-  RONDA_ASSIGN_OR_RETURN(const Agreement connected, AgreeWithAll(*options_.host, info, lane.status(), ""));
-  if (connected.refusal.ok()) lane_ = *std::move(lane);
+  RONDA_ASSIGN_OR_RETURN(const Agreement connected, AgreeWithAll(*options_.host, info, {lane.status()}, ""));
+  if (connected.refusal.ok()) {
+    lane_ = *std::move(lane);
+    RONDA_RETURN_IF_ERROR(MakeMemory(info));
+  }
   return Opening{.lane = lane_.get(), .refusal = connected.refusal};
+}
+
+absl::Status DeviceLanes::MakeMemory(const CallInfo& info) {
+  if (!lane_->has_memory()) return absl::OkStatus();
+  absl::StatusOr<DirectMemory> own = lane_->AllocateMemory();
+  RONDA_ASSIGN_OR_RETURN(const Agreement allocated,
+                         AgreeWithAll(*options_.host, info, {own.status(), "has no memory for gradients"}, ""));
+  if (!allocated.refusal.ok()) {
+    if (options_.rank == 0) {
+      Log(LogLevel::kWarning, 0,
+          absl::StrCat("gradients are packed on all ranks: ", allocated.refusal.message(),
+                       ": lower the setting, or free memory of this GPU"));
+    }
+    return absl::OkStatus();
+  }
+  RONDA_ASSIGN_OR_RETURN(std::shared_ptr<LaneMemory> memory, lane_->RegisterMemory(info, *std::move(own)));
+  const MutexLock lock(&mu_);
+  memory_ = std::move(memory);
+  return absl::OkStatus();
 }
 
 absl::StatusOr<DeviceLanes::Resources> DeviceLanes::Prepare() {
@@ -267,7 +304,8 @@ absl::StatusOr<std::unique_ptr<DeviceLane>> DeviceLanes::Connect(Resources own, 
                                                     .host = options_.host,
                                                     .levels = options_.levels,
                                                     .marks = timer.get(),
-                                                    .job_failure = options_.watch.job_failure}));
+                                                    .job_failure = options_.watch.job_failure,
+                                                    .fail_job = options_.watch.fail_job}));
   return DeviceLane::Create({.device = std::move(own.device),
                              .stream = std::move(own.stream),
                              .timer = std::move(timer),

@@ -10,10 +10,12 @@
 #include <utility>
 #include <vector>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "kernels/cuda/calls.h"
+#include "runtime/base/mutex.h"
 #include "runtime/collectives/communicator.h"
 #include "runtime/collectives/transport.h"
 #include "runtime/cuda/device.h"
@@ -23,6 +25,7 @@
 #include "runtime/engine/device/device_blocks.h"
 #include "runtime/engine/device/device_completion.h"
 #include "runtime/engine/device/device_watch.h"
+#include "runtime/engine/device/lane_memory.h"
 #include "runtime/engine/device/rank_device.h"
 #include "runtime/engine/device/stream_timer.h"
 #include "runtime/monitor/timeline/timeline.h"
@@ -85,6 +88,12 @@ class DeviceLane : public DataPlane {
   // Whether the transport reduces adjacent tensors in place.
   bool reduces_in_place() const { return transport_.reduces_in_place; }
 
+  // See DeviceTransport. The result of has_memory() is the same on all ranks. The others may be called only if it is
+  // true.
+  bool has_memory() const { return transport_.allocate_memory != nullptr; }
+  absl::StatusOr<DirectMemory> AllocateMemory() { return transport_.allocate_memory(); }
+  absl::StatusOr<std::shared_ptr<LaneMemory>> RegisterMemory(const CallInfo& info, DirectMemory memory);
+
   Communicator& communicator() override { return *transport_.communicator; }
   AdasumOps& adasum_ops() override { return adasum_ops_; }
   absl::StatusOr<ResultData> Allocate(const TensorRequest& request, size_t bytes) override;
@@ -123,9 +132,9 @@ class DeviceLane : public DataPlane {
 };
 
 // Creates the lane for tensors in device memory when the job's first such tensor comes. Either all ranks create the
-// lane, or none does.
+// lane, or none does. The same holds for the memory that they register together for gradients.
 //
-// Thread-compatible: used by the progress thread (progress_engine.h).
+// Thread-compatible: used by the progress thread (progress_engine.h), except memory().
 class DeviceLanes {
  public:
   // DeviceLanes owns none of these objects.
@@ -148,9 +157,15 @@ class DeviceLanes {
   // Returns the lane; nullptr if no lane has been created.
   DeviceLane* lane() const { return lane_.get(); }
 
+  // Returns the memory that the ranks have registered together when they created the lane; nullptr if there is none.
+  std::shared_ptr<LaneMemory> memory() const {
+    const MutexLock lock(&mu_);
+    return memory_;
+  }
+
   // Creates the lane. Every rank of the job must call Open at the same point in its sequence of communicator calls.
   // `info` names the operation that needs the lane. All ranks get the same outcome.
-  // Errors: the host communicator's errors, after which the job has failed.
+  // Errors: the host communicator's errors; those of the memory's registration. After an error, the job has failed.
   struct Opening {
     DeviceLane* lane = nullptr;  // nullptr: no lane was made, and the job goes on
     absl::Status refusal;        // then FAILED_PRECONDITION: names a rank that cannot take part, and why
@@ -162,6 +177,7 @@ class DeviceLanes {
 
   // Must be called when the job has ended or has failed with `status`.
   void Close(const absl::Status& status) {
+    if (const std::shared_ptr<LaneMemory> own = memory(); own != nullptr) own->Close();
     if (lane_ != nullptr) lane_->Close(status);
     options_.callers->Close(status);
   }
@@ -175,8 +191,12 @@ class DeviceLanes {
   };
   absl::StatusOr<Resources> Prepare();
   absl::StatusOr<std::unique_ptr<DeviceLane>> Connect(Resources own, std::vector<std::string> facts);
+  // Makes the memory for gradients. If a rank has no room for it, no rank has it, and rank 0 logs this.
+  absl::Status MakeMemory(const CallInfo& info);
 
   const Options options_;
+  mutable Mutex mu_;
+  std::shared_ptr<LaneMemory> memory_ ABSL_GUARDED_BY(mu_);  // ends after the lane
   std::unique_ptr<DeviceLane> lane_;
 };
 

@@ -42,9 +42,10 @@ void LaneMemory::KeepLocked() const {
   static auto* const kept = new std::vector<std::shared_ptr<std::byte>>();
   const Device& device = *options_.device;
   Log(LogLevel::kWarning, -1,
-      absl::StrCat(device.name(), ": work on the memory of lane ", options_.process_set, " has not ended within ",
+      absl::StrCat(device.name(), ": work on the memory of ", options_.owner, " has not ended within ",
                    absl::FormatDuration(device.timeout()), ", so these ", options_.memory.bytes,
-                   " bytes stay allocated until the process ends: wait for the streams before closing the lane"));
+                   " bytes stay allocated until the process ends: wait for the streams before ", options_.owner,
+                   " ends"));
   const MutexLock lock(&mu);
   kept->push_back(options_.memory.data);
 }
@@ -54,7 +55,7 @@ absl::StatusOr<void*> LaneMemory::Allocate(size_t bytes, StreamHandle stream) {
   const MutexLock lock(&mu_);
   if (is_closed_) {
     return absl::FailedPreconditionError(
-        absl::StrCat("lane ", options_.process_set, " has been closed, and its memory takes no more tensors"));
+        absl::StrCat(options_.owner, " has ended, and its memory takes no more tensors"));
   }
   RONDA_RETURN_IF_ERROR(IdOfStream(*options_.device, stream, kBesideCapture).status());
   const std::optional<size_t> offset = offsets_.Allocate(bytes);
@@ -67,10 +68,10 @@ absl::StatusOr<void*> LaneMemory::Allocate(size_t bytes, StreamHandle stream) {
 }
 
 absl::Status LaneMemory::RefusalLocked(size_t bytes) const {
-  return absl::ResourceExhaustedError(absl::StrCat(
-      "no room for ", bytes, " bytes in the memory of lane ", options_.process_set, ", which has ",
-      options_.memory.bytes, " bytes (RONDA_LANE_MEMORY_MB on the first rank of its process set): ", offsets_.used(),
-      " are in use, and the largest gap has ", offsets_.largest_gap(), ": raise the setting, or free tensors"));
+  return absl::ResourceExhaustedError(absl::StrCat("no room for ", bytes, " bytes in the memory of ", options_.owner,
+                                                   ", which has ", options_.memory.bytes, " bytes (", options_.setting,
+                                                   "): ", offsets_.used(), " are in use, and the largest gap has ",
+                                                   offsets_.largest_gap(), ": raise the setting, or free tensors"));
 }
 
 absl::Status LaneMemory::Free(void* block, StreamHandle stream) {
@@ -79,7 +80,7 @@ absl::Status LaneMemory::Free(void* block, StreamHandle stream) {
   const std::optional<size_t> offset = OffsetOf(block);
   if (!offset.has_value() || !offsets_.Contains(*offset)) {
     return absl::InvalidArgumentError(
-        absl::StrCat("no block of lane ", options_.process_set, "'s memory begins at this address"));
+        absl::StrCat("no block of the memory of ", options_.owner, " begins at this address"));
   }
   if (options_.device->is_abandoned()) return absl::OkStatus();
   RONDA_RETURN_IF_ERROR(IdOfStream(*options_.device, stream, kBesideCapture).status());

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <memory>
 #include <optional>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -13,27 +14,28 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "runtime/base/mutex.h"
-#include "runtime/base/types.h"
 #include "runtime/collectives/transport.h"
 #include "runtime/cuda/device.h"
 #include "runtime/engine/device/offset_allocator.h"
 
 namespace ronda {
 
-// The device memory that all ranks of a lane have registered together (DirectMemory), divided into blocks for tensors.
-// The offset of a block depends only on the sequence of Allocate() and Free() on this rank. All ranks must make these
-// calls in the same order, because the tensors of a call must have the same offsets on all ranks.
+// The device memory that all ranks of a lane, or of the job, have registered together (DirectMemory), divided into
+// blocks for tensors. The offset of a block depends only on the sequence of Allocate() and Free() on this rank. All
+// ranks must make these calls in the same order, because the tensors of a call must have the same offsets on all ranks.
+// (For the job's memory, the ranks compare the offsets themselves: see AgreedPlaces.)
 //
 // Allocation follows the order of streams, as cudaMallocAsync does. Free() records a point on the stream that has used
 // the block. The stream of a later Allocate() waits for this point, and no thread waits.
 //
-// The memory may outlive the lane. Then its blocks stay valid, but are not registered any more.
+// The memory may outlive its owner. Then its blocks stay valid, but are not registered any more.
 //
 // Thread-safe.
 class LaneMemory {
  public:
   struct Options {
-    ProcessSetId process_set = kGlobalProcessSet;
+    std::string owner;    // "lane 0" or "the job", for messages
+    std::string setting;  // that has its size, and on which rank, for messages
     std::shared_ptr<Device> device;
     DirectMemory memory;
   };
@@ -62,7 +64,7 @@ class LaneMemory {
   // The number of the device.
   int device() const { return options_.device->ordinal(); }
 
-  // Must be called when the lane makes no more calls.
+  // Must be called when the owner makes no more calls.
   void Close();
 
  private:

@@ -335,6 +335,7 @@ static void test_lanes(void) {
   ronda_lane_free_function release = NULL;
   EXPECT(ronda_lane_memory(0, &bytes) == RONDA_OK && bytes == 0);
   EXPECT_ERROR(ronda_lane_allocate(0, 512, NULL, &block), RONDA_ERROR_INVALID_ARGUMENT, "ronda_lane_allocate");
+  EXPECT(ronda_gradient_allocate(512, NULL, &block) == RONDA_OK && block == NULL);
   EXPECT_ERROR(ronda_lane_free(&block, NULL), RONDA_ERROR_INVALID_ARGUMENT, "ronda_lane_free");
   EXPECT(ronda_lane_allocator(0, &allocate, &release) == RONDA_OK && release != NULL);
   EXPECT(allocate(512, 0, NULL) == NULL);

@@ -158,6 +158,7 @@ TEST(DeviceBackendsTest, FactsSurviveTheirWayAndLoseOnlyTheEndOfTheReason) {
                        .windows = "symmetric",
                        .events = "boot/1/2",
                        .memory_mb = "512",
+                       .gradient_mb = "256",
                        .in_place = "adjacent"};
   const std::string text = Encode(facts, 100);
   EXPECT_EQ(text.size(), 100u);
@@ -177,6 +178,7 @@ TEST(DeviceBackendsTest, LongestFactsFit) {
                              .windows = "symmetric",
                              .events = std::string(80, 'e'),
                              .memory_mb = "1048576",
+                             .gradient_mb = "1048576",
                              .in_place = "adjacent"};
   const absl::StatusOr<DeviceFacts> decoded = DecodeDeviceFacts(Encode(facts, DeviceSupport::kLongestFacts));
   ASSERT_EQ(decoded.status(), absl::OkStatus());

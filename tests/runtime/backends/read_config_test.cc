@@ -226,6 +226,8 @@ TEST(ConfigTest, WindowsOfNcclAreOffUnlessRequested) {
 TEST(ConfigTest, MemoryOfLanesIsOffUnlessRequested) {
   EXPECT_EQ(Read({})->devices.lane_memory_mb, 0);
   EXPECT_EQ(Read({{"RONDA_LANE_MEMORY_MB", "512"}})->devices.lane_memory_mb, 512);
+  EXPECT_EQ(Read({})->devices.gradient_memory_mb, 0);
+  EXPECT_EQ(Read({{"RONDA_GRADIENT_MEMORY_MB", "512"}})->devices.gradient_memory_mb, 512);
   EXPECT_FALSE(Read({{"RONDA_LANE_MEMORY_MB", "-1"}}).ok());
 }
 

@@ -57,9 +57,11 @@ std::shared_ptr<DeviceSupport> SupportOf(const DeviceJobOptions& options, const 
                                          RankId rank) {
   const bool has_none = absl::c_linear_search(options.without_devices, rank);
   const NcclSettings nccl = {
+      .order = options.reproducible && rank == 0 ? SumOrder::kOfRanks : SumOrder::kOfNccl,
       .windows = absl::c_linear_search(options.with_windows, rank) ? NcclWindows::kSymmetric : NcclWindows::kNone,
       .reduces_in_place = options.reduces_in_place && rank == 0,
-      .lane_memory_mb = rank == 0 ? options.lane_memory_mb : 0};
+      .lane_memory_mb = rank == 0 ? options.lane_memory_mb : 0,
+      .gradient_memory_mb = rank == 0 ? options.gradient_memory_mb : 0};
   const auto table = std::make_shared<ronda_cuda_plugin>(*cuda->table());
   if (options.replace != nullptr) options.replace(table.get());
   DeviceBackends::Libraries libraries = {.cuda = [table, has_none]() -> absl::StatusOr<const ronda_cuda_plugin*> {

@@ -117,8 +117,10 @@ struct DeviceJobOptions {
   std::vector<RankId> without_devices;  // these ranks do not find the libraries
   std::vector<RankId> with_windows;     // these ranks have RONDA_NCCL_WINDOWS=1
   int64_t lane_memory_mb = 0;           // RONDA_LANE_MEMORY_MB of rank 0
+  int64_t gradient_memory_mb = 0;       // RONDA_GRADIENT_MEMORY_MB of rank 0
   std::vector<RankId> elsewhere;        // ranks whose flight recorders the other ranks cannot read
   bool reduces_in_place = false;        // rank 0 has RONDA_REDUCE_IN_PLACE=1
+  bool reproducible = false;            // rank 0 has RONDA_REPRODUCIBLE=1
   bool expects_failure = false;         // whether the job is expected to fail
 };
 

@@ -339,7 +339,7 @@ TEST_F(LaneMemoryTest, BlocksOutliveTheLane) {
     calls.MakeAndOrder(Reduction(rank, block.data(), block.data()));
     rank.runtime().lanes().Remove(kGlobalProcessSet)->Drain();
     EXPECT_THAT(block.Get(), Each(3));
-    EXPECT_THAT(std::string(memory->Allocate(1, rank.stream()).status().message()), HasSubstr("has been closed"));
+    EXPECT_THAT(std::string(memory->Allocate(1, rank.stream()).status().message()), HasSubstr("lane 0 has ended"));
     // A new lane has new memory.
     Calls again(rank);
     EXPECT_NE(again.lane().memory().value(), memory);
@@ -363,16 +363,16 @@ TEST_F(LaneMemoryTest, RankThatCannotRegisterFailsTheJobOnAllRanks) {
 }
 
 TEST_F(LaneMemoryTest, RankWithoutRoomFailsTheJobOnAllRanks) {
-  RunDeviceRanks({.size = 2, .cuda = {.memory_bytes = size_t{3} << 20}, .lane_memory_mb = 2, .expects_failure = true},
-                 [](DeviceRank& rank) {
-                   DeviceTensor& filled = rank.Keep(std::vector<float>(rank.rank() == 1 ? kMiB / 2 : 1));
-                   const absl::Status status =
-                       rank.runtime().OpenLane(kGlobalProcessSet, nullptr, WaitLimits()).status();
-                   EXPECT_THAT(std::string(status.message()),
-                               AllOf(HasSubstr("NCCL has no 2097152 bytes for a lane (RONDA_LANE_MEMORY_MB on rank 0)"),
-                                     HasSubstr("cuda:1")));
-                   static_cast<void>(filled);
-                 });
+  RunDeviceRanks(
+      {.size = 2, .cuda = {.memory_bytes = size_t{3} << 20}, .lane_memory_mb = 2, .expects_failure = true},
+      [](DeviceRank& rank) {
+        DeviceTensor& filled = rank.Keep(std::vector<float>(rank.rank() == 1 ? kMiB / 2 : 1));
+        const absl::Status status = rank.runtime().OpenLane(kGlobalProcessSet, nullptr, WaitLimits()).status();
+        EXPECT_THAT(std::string(status.message()),
+                    AllOf(HasSubstr("NCCL has no 2097152 bytes for tensors (RONDA_LANE_MEMORY_MB on rank 0)"),
+                          HasSubstr("cuda:1")));
+        static_cast<void>(filled);
+      });
 }
 
 // Without windows the memory is registered on each rank, or not at all.

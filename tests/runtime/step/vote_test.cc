@@ -62,7 +62,7 @@ TEST(Vote, CarriesNoFlagIfARankVetoes) {
 }
 
 TEST(Vote, FindsThatTheTensorsOfAllRanksAreAdjacent) {
-  constexpr BucketLayout kAny = BucketLayout::kAny, kAdjacent = BucketLayout::kAdjacent;
+  constexpr BucketLayout kAny = BucketLayout::kAny, kMoved = BucketLayout::kMoved, kAdjacent = BucketLayout::kAdjacent;
   const auto decided = [](const std::vector<BucketLayout>& ranks, Ballot::Vote last) {
     uint8_t words = 0;
     for (size_t rank = 0; rank < ranks.size(); ++rank) {
@@ -77,6 +77,9 @@ TEST(Vote, FindsThatTheTensorsOfAllRanksAreAdjacent) {
   EXPECT_EQ(decided({kAdjacent, kAdjacent}, Ballot::Vote::kApprove), kAdjacent);
   EXPECT_EQ(decided({kAdjacent, kAny}, Ballot::Vote::kApprove), kAny);
   EXPECT_EQ(decided({kAny, kAdjacent}, Ballot::Vote::kApprove), kAny);
+  EXPECT_EQ(decided({kAdjacent, kMoved}, Ballot::Vote::kApprove), kMoved);
+  EXPECT_EQ(decided({kMoved, kMoved}, Ballot::Vote::kApprove), kMoved);
+  EXPECT_EQ(decided({kMoved, kAny}, Ballot::Vote::kApprove), kAny);
   EXPECT_EQ(decided({kAdjacent, kAdjacent}, Ballot::Vote::kVeto), kAny);
 }
 

@@ -71,8 +71,9 @@ __attribute__((visibility("default"))) int fake_nccl_registrations();
 // Returns how many of the registrations were windows.
 __attribute__((visibility("default"))) int fake_nccl_windows();
 
-// Returns how often all ranks of this process have called a collective, such as "AllReduce". "copies" counts the calls
-// of AllGather that NCCL 2.28.9 carries out by copy engines.
+// Returns how often all ranks of this process have called a collective, such as "AllReduce". "symmetric" counts the
+// calls whose buffers are in symmetric windows, and "copies" those of AllGather that NCCL 2.28.9 carries out by copy
+// engines.
 __attribute__((visibility("default"))) int fake_nccl_calls(const char* name);
 
 // Returns the number of threads that NCCL would have started in this process so far: one for each group of calls on a

@@ -274,6 +274,7 @@ NcclResult Add(NcclOperation operation, NcclHandle comm, void* stream) {
   {
     const MutexLock lock(&TheCalls().mu);
     ++TheCalls().made[NameOf(operation.kind)];
+    if (operation.is_symmetric) ++TheCalls().made["symmetric"];
     if (UsesCopyEngines(operation, comm)) ++TheCalls().made["copies"];
   }
   TheGroup().operations[{&CommunicatorOf(comm), stream}].push_back(operation);

@@ -114,7 +114,13 @@ GPUS=1 PATH=$bundle/bin:$PATH run plan windows
 expect 0 "| windows-off | skipped: windows of NCCL need two GPUs |" "| windows-on | skipped: "
 GPUS=2 PATH=$bundle/bin:$PATH run plan windows
 expect 0 "| windows-off | passed |" "rank 1 of 2, windows: 0" "rank 0 of 2, windows: 1"
-# So does the memory of a lane.
+# So does the memory for gradients, and the memory of a lane.
+program bin/python3 <<< '[[ $1 != bench/* ]] || echo "rank $RONDA_RANK of $RONDA_SIZE: $RONDA_GRADIENT_MEMORY_MB MiB"'
+GPUS=2 PATH=$bundle/bin:$PATH run plan gradients
+expect 0 "| outside | passed |" "rank 1 of 2: 0 MiB" "rank 0 of 2: 512 MiB"
+program bin/python3 <<< '[[ $1 != bench/* ]] || echo "rank $RONDA_RANK of $RONDA_SIZE: $RONDA_GRADIENT_MEMORY_MB MiB, $2"'
+GPUS=2 PATH=$bundle/bin:$PATH run plan gradients-kept
+expect 0 "| inside-kept | passed |" "rank 0 of 2: 512 MiB, --keep-gradients"
 program bin/python3 <<< '[[ $1 != bench/* ]] || echo "rank $RONDA_RANK of $RONDA_SIZE, $1: $RONDA_LANE_MEMORY_MB MiB"'
 GPUS=1 PATH=$bundle/bin:$PATH run plan memory
 expect 0 "| lane-memory | skipped: windows of NCCL need two GPUs |"

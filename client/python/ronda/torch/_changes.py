@@ -23,6 +23,11 @@ ON_SOME_RANKS = (
     " gradients on every rank, or call optimizer.synchronize() before and step() within"
     " optimizer.skip_synchronize()"
 )
+CHANGED = (
+    "the gradient of '%s' was changed while it was being reduced, on this rank or another: change"
+    " gradients when backward() has returned; call optimizer.synchronize() before, and step()"
+    " within optimizer.skip_synchronize(), if some ranks do not use the parameter"
+)
 _IN_OTHER_WAYS = (
     "the gradient of '%s' was changed between backward() and step(), on each rank in another way:"
     " only dense gradients of op=Average are averaged again"

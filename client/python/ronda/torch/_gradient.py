@@ -27,6 +27,11 @@ _SIXTEEN_BITS = (torch.float16, torch.bfloat16)
 NOTHING = 0
 DENSE = 1
 
+SHAPE_IN_MEMORY = (
+    "a gradient that is not row-major (channels_last) has the shape that it has in memory, behind"
+    " a 1: give the model the same memory format on every rank"
+)
+
 
 @dataclass(frozen=True)
 class Reduction:
@@ -68,9 +73,9 @@ class Gradient:
 
     __slots__ = (
         "__weakref__", "address", "announced", "bundle", "dtype", "finish", "group", "handle",
-        "is_row_major", "is_whole", "kind", "name", "parameter", "passes_left", "place",
-        "sends_copy", "sent", "shape", "sparse_dims", "stream", "strides", "travels_as", "value",
-        "version",
+        "is_new", "is_row_major", "is_watched", "is_whole", "kind", "name", "parameter",
+        "passes_left", "place", "room", "sends_copy", "sent", "shape", "sparse_dims", "stream",
+        "strides", "travels_as", "value", "version",
     )  # fmt: skip
 
     def __init__(self, parameter: torch.Tensor, name: str, passes: int) -> None:
@@ -80,6 +85,7 @@ class Gradient:
         self.group = 0  # the prepared group, if `place` says that the gradient is in one
         self.place = NO_PLACE
         self.sparse_dims = 1  # of sparse gradients; gradients of an embedding have one
+        self.is_watched = False  # autograd sets is_new
         self.look_at_parameter()
         self.begin_step(passes)
 
@@ -98,6 +104,7 @@ class Gradient:
         if self.is_row_major:
             like = like.contiguous()
         self.dtype, self.shape, self.strides = like.dtype, like.shape, like.stride()
+        self.room: torch.Tensor | None = None  # where NCCL reduces the gradient without a copy
         self.travels_as = tuple(like.shape)
         if not self.is_row_major:
             self.travels_as = (1, *(like.shape[each] for each in order))
@@ -106,6 +113,7 @@ class Gradient:
         """Resets the values that belong to the last step."""
         self.passes_left = passes
         self.announced = False
+        self.is_new = False  # backward has made the tensor parameter.grad in this step
         self.is_whole = False
         self.kind = DENSE  # of the announced gradient
         self.value: torch.Tensor | None = None  # parameter.grad, as it was announced
@@ -146,6 +154,20 @@ class Gradient:
         if value.dtype is not self.dtype or value.shape != self.shape:
             return False
         return value.is_contiguous() if self.is_row_major else value.stride() == self.strides
+
+    def in_room(self, value: torch.Tensor) -> torch.Tensor:
+        """Returns a gradient in the agreed form, in the gradient's room if backward has made it.
+
+        zero_grad() drops the tensor in the room by default. This function then copies the next
+        gradient, which backward has made elsewhere, and makes the copy the parameter's gradient. It
+        does not move a tensor to which backward has only added, because the program may own it.
+        """
+        room = self.room
+        if room is None or not self.is_new or value.requires_grad:
+            return value
+        with torch.no_grad():
+            self.parameter.grad = room.copy_(value)
+        return room
 
     def make_value(self, kind: int) -> None:
         """Creates a gradient of zeros for a rank without a gradient. `kind` is the kind on the

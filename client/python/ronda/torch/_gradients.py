@@ -27,12 +27,13 @@ from ronda import _groups, _horovod
 from ronda._library import native
 from ronda.errors import MismatchError, RondaError
 from ronda.process_sets import id_of, is_active
-from ronda.torch import _changes, _tensors
+from ronda.torch import _changes, _memory, _tensors
 from ronda.torch._async_operations import allreduce_async_
 from ronda.torch._gradient import (
     DENSE,
     NO_PLACE,
     NOTHING,
+    SHAPE_IN_MEMORY,
     Gradient,
     Reduction,
     handle_of,
@@ -85,6 +86,7 @@ class GradientReducer:
         self._order: list[Gradient] = []  # the order of the submissions, in a step without a group
         self._members: list[Gradient] = []  # of the group
         self._group = 0
+        self._rooms = _memory.Rooms()
         self._is_detached = False  # the group is not used any more in this step
         self._must_drop = False  # the group is also not used in the next step
         self._is_whole = False  # all gradients of this step are reduced
@@ -232,6 +234,7 @@ class GradientReducer:
         """Like abandon(), but the next step also looks up the process set again."""
         self.abandon()
         self._process_set = None
+        self._rooms.end_epoch()
 
     def _forget(self) -> None:
         self._drop_group()
@@ -286,7 +289,7 @@ class GradientReducer:
         if not everyone.is_of_one_stage:
             raise ValueError(_changes.ON_SOME_RANKS % self._first(everyone.changed))
         if 1 in everyone.changed and self._failure is None:
-            self._failure = ValueError(_CHANGED % self._first(everyone.changed))
+            self._failure = ValueError(_changes.CHANGED % self._first(everyone.changed))
         some_lack = 1 in everyone.lacks
         if some_lack:
             self._detach()
@@ -487,7 +490,7 @@ class GradientReducer:
 
     def _fail(self, error: RondaError) -> None:
         if isinstance(error, MismatchError):
-            error.args = (f"{error}; {_SHAPE_IN_MEMORY}",)
+            error.args = (f"{error}; {SHAPE_IN_MEMORY}",)
         self._failure = self._failure or error
 
     def _wait_for_group(self) -> None:
@@ -510,6 +513,8 @@ class GradientReducer:
         self._members = list(self._order)
         for gradient in self._members:
             gradient.group = self._group
+        if self._set() == 0:
+            self._rooms.lay_out(self._members, self._reduction)
 
     def _detach(self) -> None:
         """Stops using the group in this step. Every gradient then has its own handle."""
@@ -560,15 +565,6 @@ _TOO_OFTEN = (
     " synchronize() or zero_grad() of its optimizer: call one of them first; raise"
     " backward_passes_per_step to add gradients up locally; or freeze the parameter,"
     " requires_grad_(False), while another model's pass goes through it"
-)
-_CHANGED = (
-    "the gradient of '%s' was changed while it was being reduced, on this rank or another: change"
-    " gradients when backward() has returned; call optimizer.synchronize() before, and step()"
-    " within optimizer.skip_synchronize(), if some ranks do not use the parameter"
-)
-_SHAPE_IN_MEMORY = (
-    "a gradient that is not row-major (channels_last) has the shape that it has in memory, behind"
-    " a 1: give the model the same memory format on every rank"
 )
 _TAKEN = (
     "'%s' is also a parameter of a DistributedOptimizer that was made later and reduces its"

@@ -226,7 +226,7 @@ def make_hook(
         is_strided = value.layout is strided
         if is_strided:
             memory = storage(value)
-            if is_shared(memory, arguments):
+            if is_shared(memory, arguments) and value is not gradient.room:
                 gradient.sends_copy = separate(parameter, kept)
                 value = parameter.grad
                 memory = storage(value)
@@ -249,6 +249,9 @@ def make_hook(
             )
         ):
             gradient.announced = True
+            if gradient.room is not None:
+                value = gradient.in_room(value)
+                memory = storage(value)
             gradient.value = value
             gradient.version = value._version
             gradient.address = address = value.data_ptr()

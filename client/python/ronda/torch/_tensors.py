@@ -249,14 +249,14 @@ def copy_of_output(address: int, rows: int, like: torch.Tensor) -> torch.Tensor:
     if count == 0:
         return result
     if result.is_cuda:
-        memory = torch.as_tensor(_DeviceMemory(address, count), device=like.device)
+        memory = torch.as_tensor(DeviceMemory(address, count), device=like.device)
         result.view(-1).view(torch.uint8).copy_(memory)
     else:
         ctypes.memmove(result.data_ptr(), address, count)
     return result
 
 
-class _DeviceMemory:
+class DeviceMemory:
     """Bytes in GPU memory, in a form that torch.as_tensor() accepts."""
 
     def __init__(self, address: int, count: int) -> None:

@@ -26,8 +26,10 @@ class LaneMemoryBlocksTest : public ::testing::Test {
  protected:
   LaneMemoryBlocksTest() {
     device_->set_timeout(absl::Milliseconds(50));
-    memory_.emplace(LaneMemory::Options{
-        .device = device_, .memory = {.data = {room_.data(), [this](std::byte*) { ++freed_; }}, .bytes = kBytes}});
+    memory_.emplace(
+        LaneMemory::Options{.owner = "lane 0",
+                            .device = device_,
+                            .memory = {.data = {room_.data(), [this](std::byte*) { ++freed_; }}, .bytes = kBytes}});
   }
 
   void* Allocate(const DeviceStream& stream) {
