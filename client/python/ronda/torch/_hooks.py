@@ -163,8 +163,8 @@ def separate(parameter: torch.Tensor, kept: list[weakref.ref[Any]]) -> bool:
 
     Args:
         parameter: has a strided gradient.
-        kept: has the gradient for which this function has returned True before, if any. If the
-            parameter still has that gradient, the program keeps it, and it is reduced in place.
+        kept: has a gradient that shared memory in an earlier call, if any. If the parameter still
+            has that gradient, the program keeps it, and it is reduced in place.
 
     Returns:
         Whether to reduce a copy, and to copy the result back when backward has ended.
@@ -173,10 +173,14 @@ def separate(parameter: torch.Tensor, kept: list[weakref.ref[Any]]) -> bool:
     if value._version == 0:
         parameter.grad = value.clone()
         return False
-    if value._is_view() or (kept and kept[0]() is value):
+    if kept and kept[0]() is value:
         return False
+    if is_view := value._is_view():
+        # Only the program makes views, of its own memory. They have one version for all of the
+        # memory, so a change of one gradient would look like a change of the others.
+        parameter.grad = value = value.data
     kept[:] = [weakref.ref(value)]
-    return True
+    return not is_view
 
 
 def _was_kept(memory: Any, arguments: Any) -> bool:
