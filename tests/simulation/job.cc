@@ -111,7 +111,7 @@ ElasticJob::Options Job::OptionsOfJob() {
   }
   const bool is_resized = std::any_of(scenario_.faults.begin(), scenario_.faults.end(),
                                       [](const Fault& fault) { return fault.kind == Fault::Kind::kResize; });
-  if (is_resized) options.discovery = HostDiscovery::Options{.program = "discover", .environment = {}};
+  if (is_resized) options.discovery = HostDiscovery::Options{.command = {"discover"}, .environment = {}};
   return options;
 }
 
