@@ -208,9 +208,7 @@ def _listen(hosts: str | None, variables: Mapping[str, str]) -> tuple[socket.soc
     if hosts is None:
         listener = socket.socket(socket.AF_UNIX)
         name = f"ronda-run-{secrets.token_hex(16)}"
-        listener.bind(
-            f"\0{name}"
-        )  # a name outside of the file system, which limits no path's length
+        listener.bind(f"\0{name}")  # not in the file system, so TMPDIR may have any length
         text = f"@{name}"
     else:
         listener = socket.socket(socket.AF_INET)
