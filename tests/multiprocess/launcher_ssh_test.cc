@@ -13,6 +13,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "programs/monitor/jobs/job_origin.h"
+#include "runtime/monitor/peer_monitor.h"
 #include "tests/multiprocess/launcher_harness.h"
 
 namespace ronda {
@@ -191,9 +192,12 @@ TEST_F(LauncherSshTest, NameOfTheJobIsKnownOnOtherHosts) {
   LauncherRun run(words);
   for (const char* label : {"pid0=", "pid2="}) {
     run.WaitForOut(label);
-    const JobOrigin origin = OriginOf(NumberAfter(run.out(), label));
-    EXPECT_EQ(origin.name, "resnet&50");
-    EXPECT_NE(origin.launcher, run.pid()) << "an agent";
+    const pid_t rank = NumberAfter(run.out(), label);
+    EXPECT_EQ(OriginOf(rank).launcher, run.pid());
+    EXPECT_EQ(OriginOf(rank).name, "resnet&50");
+    const std::vector<std::string> agent = WordsOf(ReadProcessStat(rank)->parent, "cmdline");
+    EXPECT_TRUE(IsAgent(agent)) << "all that another host would have";
+    EXPECT_EQ(NameOfAgentsJob(agent), "resnet&50");
   }
 }
 

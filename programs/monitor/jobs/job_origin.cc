@@ -84,6 +84,10 @@ pid_t LauncherOf(pid_t rank) {
 
 bool IsAgent(const std::vector<std::string>& words) { return words.size() > 1 && words[1] == "--agent"; }
 
+std::string NameOfAgentsJob(const std::vector<std::string>& words) {
+  return words.size() > 3 && words[2] == "--name" ? words[3] : "";
+}
+
 JobOrigin OriginOf(pid_t rank) {
   JobOrigin origin = {.command = Printable(ShellQuote(WordsOf(rank, "cmdline"))), .launcher = LauncherOf(rank)};
   if (const auto stat = ReadProcessStat(origin.launcher == 0 ? rank : origin.launcher)) {
@@ -92,7 +96,7 @@ JobOrigin OriginOf(pid_t rank) {
   if (origin.launcher == 0) return origin;
   const std::vector<std::string> launcher = WordsOf(origin.launcher, "cmdline");
   if (IsAgent(launcher)) {
-    if (launcher.size() > 3 && launcher[2] == "--name") origin.name = launcher[3];
+    origin.name = NameOfAgentsJob(launcher);
     return origin;
   }
   if (launcher.empty()) return origin;  // it has ended meanwhile

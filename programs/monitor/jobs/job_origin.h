@@ -23,6 +23,9 @@ pid_t LauncherOf(pid_t rank);
 // Returns whether a rondarun with this command line is an agent, which another rondarun has started.
 bool IsAgent(const std::vector<std::string>& words);
 
+// Returns the job's name from the command line of an agent. Empty: the job has none.
+std::string NameOfAgentsJob(const std::vector<std::string>& words);
+
 // Where a job came from, as far as /proc on this host shows it.
 struct JobOrigin {
   std::string name;     // the user's name for it (rondarun --name); empty: none
