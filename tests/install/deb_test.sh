@@ -14,13 +14,13 @@ fail() {
 
 client/packaging/deb "$scratch/dist" . > "$scratch/deb.log" 2>&1 || fail "$(< "$scratch/deb.log")"
 for package in ronda libronda0 libronda-dev python3-ronda; do
-  dpkg-deb -x "$scratch/dist/${package}"_*.deb "$scratch/root"
-  doc=$scratch/root/usr/share/doc/$package
+  dpkg-deb -x "$scratch/dist/${package}"_*.deb "$scratch/files"
+  doc=$scratch/files/usr/share/doc/$package
   grep -qx "License: Apache-2.0" "$doc/copyright" || fail "$package: its copyright file is $(< "$doc/copyright")"
   cmp NOTICE "$doc/NOTICE" || fail "$package has no NOTICE"
 done
 
-readonly usr=$scratch/root/usr
+readonly usr=$scratch/files/usr
 for name in rondarun horovodrun rondactl ronda-monitor ronda-bench; do
   [[ -x $usr/bin/$name ]] || fail "there is no $name"
   zcat "$usr/share/man/man1/$name.1.gz" > "$scratch/page" && [[ -s $scratch/page ]] || fail "there is no manual page of $name"

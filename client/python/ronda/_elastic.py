@@ -214,11 +214,12 @@ def run(func: Callable[..., _Result]) -> Callable[..., _Result]:
     """Decorates a training function whose first argument is a State.
 
     The state is synchronized before the function runs. If the function raises HorovodInternalError,
-    the state returns to its last commit, the ranks rejoin the job, and the function runs again. The
-    same happens if a reset callback raises this error. In an elastic job the function also runs
-    again when a rank has died, or when the members change. A rank that SIGTERM asks to leave raises
-    SystemExit(0) at its next commit. If a job that is not elastic loses a rank, the decorated
-    function raises the error, and the user must restart the job from a checkpoint.
+    the state returns to its last commit, the ranks rejoin the job, and the function runs again. All
+    of this also happens if a reset callback raises HorovodInternalError. In an elastic job the
+    function also runs again when a rank has died, or when the members change. A rank that SIGTERM
+    asks to leave raises SystemExit(0) at its next commit. If a job that is not elastic loses a
+    rank, the decorated function raises the error, and the user must restart the job from a
+    checkpoint.
     """
 
     @functools.wraps(func)

@@ -119,9 +119,9 @@ class AbortTest(MembershipTest):
             print(failure(total))
         dist.destroy_process_group()
     print("done")
-    store.add("ended", 1)
-    while number == 0 and store.add("ended", 0) < count:
-        time.sleep(0.01)
+    store.set(f"ended {number}", "")
+    if number == 0:
+        store.wait([f"ended {each}" for each in range(count)])
             """,
             2,
             {

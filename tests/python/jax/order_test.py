@@ -55,9 +55,8 @@ class OrderTest(Case):
     def total(self, shape):
         return sum(numbers(rank, shape) for rank in range(self.size))
 
-    def test_a_program_that_waits_on_a_thread_does_not_keep_others_from_running(self):
-        first = jax.jit(lambda x: rj.allreduce(x, rj.Sum, name="first"))
-        second = jax.jit(lambda x: rj.allreduce(x, rj.Sum, name="second"))
+    def run_in_different_orders(self, first, second):
+        """Runs two programs on two threads of rank 0. The other ranks run the second one first."""
         x = numbers(self.rank)
         if self.rank == 0:
             with concurrent.futures.ThreadPoolExecutor(1) as thread:
@@ -67,21 +66,19 @@ class OrderTest(Case):
         else:
             found = second(x).block_until_ready()
             waited = first(x)
-        self.assert_same((waited, found), (self.total((6, 2)),) * 2)
+        return waited, found
+
+    def test_a_program_that_waits_on_a_thread_does_not_keep_others_from_running(self):
+        first = jax.jit(lambda x: rj.allreduce(x, rj.Sum, name="first"))
+        second = jax.jit(lambda x: rj.allreduce(x, rj.Sum, name="second"))
+        found = self.run_in_different_orders(first, second)
+        self.assert_same(found, (self.total((6, 2)),) * 2)
 
     def test_functions_of_the_same_name_run_on_two_threads(self):
         first = jax.jit(lambda x: rj.allreduce(x, rj.Sum))
         second = jax.jit(lambda x: rj.allreduce(x * 100, rj.Sum))
-        x = numbers(self.rank)
-        if self.rank == 0:
-            with concurrent.futures.ThreadPoolExecutor(1) as thread:
-                waiting = thread.submit(first, x)
-                found = second(x)  # the other ranks only go on to the first once this has run
-                waited = waiting.result()
-        else:
-            found = second(x).block_until_ready()
-            waited = first(x)
-        self.assert_same((waited, found), (self.total((6, 2)), self.total((6, 2)) * 100))
+        found = self.run_in_different_orders(first, second)
+        self.assert_same(found, (self.total((6, 2)), self.total((6, 2)) * 100))
 
     def test_ranks_may_make_a_call_at_different_lines_of_a_function(self):
         @jax.jit

@@ -96,13 +96,8 @@ def allreduce(
     """
     del device_dense, device_sparse, ignore_name_scope
     with _calls.told(process_set, name):
-        reduction = Reduction(
-            reduce_op(op, average),
-            wire_of(compression),
-            prescale_factor,
-            postscale_factor,
-            process_set,
-        )
+        op, factors = reduce_op(op, average), (prescale_factor, postscale_factor)
+        reduction = Reduction(op, wire_of(compression), *factors, process_set)
         is_sparse = isinstance(tensor, tf.IndexedSlices)
         own = tensor if is_sparse else tf.convert_to_tensor(tensor)
     if is_sparse:
@@ -126,15 +121,11 @@ def grouped_allreduce(
 ) -> list[tf.Tensor]:
     """Like allreduce(), for several tensors. Either all tensors are reduced, or none."""
     del device_dense, device_sparse, ignore_name_scope
+    tensors = list(tensors)
     # A group of one tensor is a plain allreduce.
     with _calls.told(process_set, name, len(tensors) if len(tensors) > 1 else None):
-        reduction = Reduction(
-            reduce_op(op, average),
-            wire_of(compression),
-            prescale_factor,
-            postscale_factor,
-            process_set,
-        )
+        op, factors = reduce_op(op, average), (prescale_factor, postscale_factor)
+        reduction = Reduction(op, wire_of(compression), *factors, process_set)
         own = [tf.convert_to_tensor(tensor) for tensor in tensors]
     return reduce_dense("grouped_allreduce", name, own, compression, reduction)
 

@@ -176,8 +176,8 @@ def separate(parameter: torch.Tensor, kept: list[weakref.ref[Any]]) -> bool:
     if kept and kept[0]() is value:
         return False
     if is_view := value._is_view():
-        # Only the program makes views, of its own memory. They have one version for all of the
-        # memory, so a change of one gradient would look like a change of the others.
+        # The program has made this view. All views of a tensor have one version, so a change of one
+        # gradient would look like a change of the others.
         parameter.grad = value = value.data
     kept[:] = [weakref.ref(value)]
     return not is_view

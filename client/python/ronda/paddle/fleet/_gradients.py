@@ -28,7 +28,7 @@ class Gradient:
         """
         Args:
             parameter: the parameter.
-            position: of the parameter among those of its optimizer, the same on every rank.
+            position: the parameter's place in the list of its optimizer, the same on every rank.
         """
         self.parameter = parameter
         self.position = position
